@@ -1,1 +1,9 @@
-//! Wootz.
+//! Wootz trains neural networks that are written down in YAML: the model, data and optimizer
+//! specs become a layer graph, the whole training step is planned ahead, and it runs as WGSL
+//! compute shaders through wgpu or on a native CPU executor.
+
+pub mod device;
+pub mod graph;
+pub mod kernels;
+pub mod ops;
+pub mod plan;

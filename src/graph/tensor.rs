@@ -1,0 +1,125 @@
+//! Shapes and element types of the values in a graph.
+
+use std::fmt;
+
+/// Element type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// 32-bit float: all arithmetic.
+    F32,
+    /// 32-bit signed integer: class indices and token ids.
+    I32,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> u64 {
+        4
+    }
+
+    /// The name used in messages, configs and checkpoints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::I32 => "i32",
+        }
+    }
+}
+
+/// The extents of a value, outermost first; row-major and contiguous. A scalar has no extents.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Shape(Vec<usize>);
+
+impl Shape {
+    /// A shape from its extents.
+    pub fn new(dims: impl Into<Vec<usize>>) -> Self {
+        Shape(dims.into())
+    }
+
+    /// The extents, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.0.iter().product()
+    }
+
+    /// Extent of the last axis (1 for a scalar).
+    pub fn last(&self) -> usize {
+        self.0.last().copied().unwrap_or(1)
+    }
+
+    /// Elements per step of each axis, row-major.
+    pub fn strides(&self) -> Vec<usize> {
+        let mut strides = vec![1; self.0.len()];
+        for axis in (1..self.0.len()).rev() {
+            strides[axis - 1] = strides[axis] * self.0[axis];
+        }
+        strides
+    }
+
+    /// Whether this shape can be repeated to fill `out`: axes are matched from the last one, and
+    /// each is either equal or 1 (NumPy's broadcasting rule).
+    pub fn broadcasts_to(&self, out: &Shape) -> bool {
+        self.rank() <= out.rank()
+            && self.0.iter().rev().zip(out.0.iter().rev()).all(|(&a, &b)| a == b || a == 1)
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dims: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        write!(f, "[{}]", dims.join(", "))
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(dims: [usize; N]) -> Self {
+        Shape(dims.to_vec())
+    }
+}
+
+/// Shape and element type of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorType {
+    /// Extents.
+    pub shape: Shape,
+    /// Element type.
+    pub dtype: DType,
+}
+
+impl TensorType {
+    /// A float tensor.
+    pub fn f32(shape: impl Into<Shape>) -> Self {
+        TensorType { shape: shape.into(), dtype: DType::F32 }
+    }
+
+    /// An integer tensor.
+    pub fn i32(shape: impl Into<Shape>) -> Self {
+        TensorType { shape: shape.into(), dtype: DType::I32 }
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.shape.elements() as u64 * self.dtype.bytes()
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.dtype.name(), self.shape)
+    }
+}

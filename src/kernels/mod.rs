@@ -1,0 +1,1 @@
+//! The WGSL kernel files, their composition and their inspection.

@@ -1,0 +1,150 @@
+//! How an op describes its GPU work: plain data that the GPU executor turns into pipelines and
+//! bind groups without ever learning an op's name.
+
+use std::borrow::Cow;
+
+/// Where a program will run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// The native executor.
+    Cpu,
+    /// A GPU with these limits.
+    Gpu(GpuLimits),
+}
+
+/// What lowering may rely on. The values are the adapter's own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuLimits {
+    /// Threads in a workgroup.
+    pub workgroup_threads: u32,
+    /// Bytes of workgroup memory.
+    pub workgroup_bytes: u32,
+    /// Storage buffers that one dispatch may bind.
+    pub storage_bindings: u32,
+    /// Bytes of one storage binding.
+    pub binding_bytes: u64,
+    /// Bytes of one buffer.
+    pub buffer_bytes: u64,
+    /// Workgroups along one dimension of a dispatch.
+    pub grid: u32,
+    /// Alignment of a binding's offset, in bytes.
+    pub offset_alignment: u64,
+}
+
+impl GpuLimits {
+    /// What every WebGPU device has: the floor that each kernel must fit.
+    pub const FLOOR: GpuLimits = GpuLimits {
+        workgroup_threads: 256,
+        workgroup_bytes: 16 << 10,
+        storage_bindings: 8,
+        binding_bytes: 128 << 20,
+        buffer_bytes: 256 << 20,
+        grid: 65_535,
+        offset_alignment: 256,
+    };
+}
+
+/// A WGSL kernel with its specialisation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// The WGSL text before `@use` lines are resolved: a file of kernels/, or generated.
+    pub source: Source,
+    /// Entry point.
+    pub entry: &'static str,
+    /// Values for the file's `const NAME: u32 = …;` lines, by name.
+    pub constants: Vec<(&'static str, u32)>,
+    /// Library files replaced by generated text: `("epilogue", text)` stands in for
+    /// kernels/lib/epilogue.wgsl.
+    pub replace: Vec<(&'static str, String)>,
+}
+
+/// Where a kernel's text comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// kernels/`stem`.wgsl.
+    File(&'static str),
+    /// Text generated for a fused chain, under the name that reports show.
+    Generated {
+        /// Name in reports.
+        name: Cow<'static, str>,
+        /// WGSL.
+        text: String,
+    },
+}
+
+impl Kernel {
+    /// A kernel file's entry point, unspecialised.
+    pub fn file(stem: &'static str, entry: &'static str) -> Self {
+        Kernel { source: Source::File(stem), entry, constants: Vec::new(), replace: Vec::new() }
+    }
+
+    /// Sets one of the file's constants.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: u32) -> Self {
+        self.constants.push((name, value));
+        self
+    }
+
+    /// Name in reports: the file's stem or the generated name.
+    pub fn name(&self) -> &str {
+        match &self.source {
+            Source::File(stem) => stem,
+            Source::Generated { name, .. } => name,
+        }
+    }
+}
+
+/// An operand of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// The op's input.
+    In(usize),
+    /// The op's output.
+    Out(usize),
+    /// The op's scratch memory.
+    Scratch,
+}
+
+/// One dispatch: kernel, uniform words, storage operands and grid.
+///
+/// Bindings of group 0: 0 is the uniform `dims` (the words below, padded to 16 bytes), 1 the
+/// uniform `globals` (kernels/lib/globals.wgsl), 2 and up the storage operands in order, all
+/// `read_write` because they may lie in one buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// What runs.
+    pub kernel: Kernel,
+    /// The words of the `dims` uniform, in the order of the kernel's struct.
+    pub dims: Vec<u32>,
+    /// Storage operands, from binding 2 on.
+    pub binds: Vec<Bind>,
+    /// Workgroups in x, y, z; each at most [`GpuLimits::grid`].
+    pub grid: [u32; 3],
+}
+
+impl Launch {
+    /// A launch over `threads` flat threads of `per_group` each, folded into two dimensions where
+    /// one does not hold them. The kernel's flat index is
+    /// `(group.y * num_groups.x + group.x) * per_group + local`.
+    pub fn flat(
+        kernel: Kernel,
+        dims: Vec<u32>,
+        binds: Vec<Bind>,
+        threads: usize,
+        per_group: u32,
+    ) -> Self {
+        Launch { kernel, dims, binds, grid: fold_groups(threads.div_ceil(per_group as usize)) }
+    }
+}
+
+/// Folds a count of workgroups into x and y, each at most 65,535. A kernel must check its flat
+/// index against its bound: the product may exceed the count.
+pub fn fold_groups(groups: usize) -> [u32; 3] {
+    let limit = GpuLimits::FLOOR.grid as usize;
+    if groups <= limit {
+        return [groups.max(1) as u32, 1, 1];
+    }
+    let y = groups.div_ceil(limit);
+    let x = groups.div_ceil(y);
+    [x as u32, y as u32, 1]
+}

@@ -1,0 +1,187 @@
+//! Elementwise maps: every output element is one scalar [`Code`] of the operands' elements at the
+//! same place, operands being repeated by the broadcasting rule. All activations, residual
+//! additions, scalings and dropout are maps; fusing maps is splicing code.
+
+mod code;
+mod cpu;
+mod wgsl;
+
+pub use code::{Binary, Code, Instr, Reg, Unary};
+pub use cpu::apply_rows;
+pub use wgsl::{Access, epilogue_text};
+
+use crate::cpu_by_eval;
+use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
+use crate::ops::{Call, Case, GpuCall, Grad, GradCall, Launch, Op, Real, reduce};
+
+/// An elementwise map onto `shape`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    /// What each element computes.
+    pub code: Code,
+    /// Number of operands (the code may leave some unread).
+    pub inputs: usize,
+    /// Shape of every output.
+    pub shape: Shape,
+}
+
+impl Op for Map {
+    fn name(&self) -> &'static str {
+        "map"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        if ins.len() != self.inputs || self.code.inputs() > self.inputs {
+            return Err(format!("expected {} operands, got {}", self.inputs, ins.len()));
+        }
+        if let Some(ty) = ins.iter().find(|ty| !ty.shape.broadcasts_to(&self.shape)) {
+            return Err(format!("{} cannot be repeated to fill {}", ty.shape, self.shape));
+        }
+        Ok(vec![TensorType::f32(self.shape.clone()); self.code.outs.len()])
+    }
+
+    fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        let d_out = call.d_out();
+        let mut operands = call.ins.to_vec();
+        operands.push(d_out);
+        let mut grads = Vec::with_capacity(self.inputs);
+        for (index, input) in call.ins.iter().enumerate() {
+            if !call.needs[index] {
+                grads.push(Grad::Unneeded);
+                continue;
+            }
+            let code = self.code.derivative(index, self.inputs);
+            let full = apply(graph, code, &operands, self.shape.clone())?;
+            let shape = graph.shape(*input).clone();
+            grads.push(Grad::Flows(reduce::sum_to(graph, full, &shape)?));
+        }
+        Ok(grads)
+    }
+
+    fn flops(&self, _ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
+        (self.code.arithmetic() * self.shape.elements()) as u64
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        vec![wgsl::launch(self, call)]
+    }
+
+    fn as_map(&self) -> Option<&Map> {
+        Some(self)
+    }
+}
+
+impl Map {
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        cpu::eval(self, call);
+    }
+}
+
+/// Applies scalar code with one result to operands; operands that the code does not read are left
+/// out.
+///
+/// # Errors
+/// When an operand cannot be repeated to fill `shape`.
+pub fn apply(
+    graph: &mut Graph,
+    code: Code,
+    operands: &[ValueId],
+    shape: impl Into<Shape>,
+) -> Result<ValueId, ShapeError> {
+    let (code, used) = compact(&code);
+    let operands: Vec<ValueId> = used.iter().map(|i| operands[*i]).collect();
+    let map = Map { code, inputs: operands.len(), shape: shape.into() };
+    if map.is_identity() && graph.shape(operands[0]) == &map.shape {
+        return Ok(operands[0]);
+    }
+    graph.op(map, &operands)
+}
+
+impl Map {
+    /// Whether the map only copies its single operand.
+    pub fn is_identity(&self) -> bool {
+        self.code.instrs == [Instr::Input(0)] && self.code.outs == [0]
+    }
+}
+
+/// The same code over only those inputs that it reads, and their old indices.
+pub fn compact(code: &Code) -> (Code, Vec<usize>) {
+    let code = code.pruned();
+    let mut used: Vec<usize> = code
+        .instrs
+        .iter()
+        .filter_map(|i| if let Instr::Input(index) = i { Some(*index as usize) } else { None })
+        .collect();
+    used.sort_unstable();
+    let mut new = Code::new();
+    let inputs: Vec<Reg> = (0..code.inputs())
+        .map(|old| used.iter().position(|u| *u == old).map_or(0, |at| new.input(at)))
+        .collect();
+    let outs = new.splice(&code, &inputs);
+    new.outs = outs;
+    (new, used)
+}
+
+/// `f(x)` elementwise.
+///
+/// # Errors
+/// Never for a float operand.
+pub fn unary(
+    graph: &mut Graph,
+    x: ValueId,
+    build: impl FnOnce(&mut Code, Reg) -> Reg,
+) -> Result<ValueId, ShapeError> {
+    let shape = graph.shape(x).clone();
+    let code = Code::of(|code| {
+        let input = code.input(0);
+        build(code, input)
+    });
+    apply(graph, code, &[x], shape)
+}
+
+/// `f(a, b)` elementwise over the broadcast of both shapes, the first operand giving the shape
+/// where they have the same rank and size.
+///
+/// # Errors
+/// When neither operand can be repeated to fill the other.
+pub fn binary(graph: &mut Graph, f: Binary, a: ValueId, b: ValueId) -> Result<ValueId, ShapeError> {
+    let shape =
+        if graph.shape(b).broadcasts_to(graph.shape(a)) { graph.shape(a) } else { graph.shape(b) };
+    let shape = shape.clone();
+    let code = Code::of(|code| {
+        let (a, b) = (code.input(0), code.input(1));
+        code.binary(f, a, b)
+    });
+    apply(graph, code, &[a, b], shape)
+}
+
+/// a + b.
+///
+/// # Errors
+/// As [`binary`].
+pub fn add(graph: &mut Graph, a: ValueId, b: ValueId) -> Result<ValueId, ShapeError> {
+    binary(graph, Binary::Add, a, b)
+}
+
+/// a · b.
+///
+/// # Errors
+/// As [`binary`].
+pub fn mul(graph: &mut Graph, a: ValueId, b: ValueId) -> Result<ValueId, ShapeError> {
+    binary(graph, Binary::Mul, a, b)
+}
+
+/// a · constant.
+///
+/// # Errors
+/// Never for a float operand.
+pub fn scale(graph: &mut Graph, a: ValueId, by: f32) -> Result<ValueId, ShapeError> {
+    unary(graph, a, |code, x| code.scale(x, by))
+}
+
+/// Uses that the generic checks run over.
+pub fn cases() -> Vec<Case> {
+    Vec::new()
+}

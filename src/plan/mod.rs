@@ -1,0 +1,134 @@
+//! The plan: flat parameter pages, fused op graphs placed in memory, the step programs.
+//!
+//! A [`Plan`] is plain data: an ordered list of steps, each an op with the memory slots of its
+//! operands. Both executors run the same plan; nothing in it knows YAML or a device's API.
+
+mod layout;
+
+use std::sync::Arc;
+
+pub use layout::{Init, Layout, ParamSpec, Placed};
+
+use crate::graph::TensorType;
+use crate::ops::{Op, Target};
+
+/// A flat page of persistent memory, or the arena. Each is one buffer on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Page {
+    /// Trainable parameters.
+    Params,
+    /// Gradients of the current micro-batch in the parameters' order, then the step's statistics.
+    Grads,
+    /// Sums of the gradient page over an accumulation window; exists only where one is longer than
+    /// a micro-batch.
+    Accum,
+    /// Optimizer moments, by index, in the parameters' order.
+    Moment(u8),
+    /// State that is kept but not trained (running statistics).
+    State,
+    /// The micro-batch's inputs.
+    Batch,
+    /// Constants, filled before the first step.
+    Consts,
+    /// What the host reads back after a step: statistics and the canary.
+    Report,
+    /// Activations, intermediate gradients and scratch: reused within a program and between
+    /// programs.
+    Arena,
+}
+
+impl Page {
+    /// The name used in reports.
+    pub fn name(self) -> String {
+        match self {
+            Page::Params => "parameters".into(),
+            Page::Grads => "gradients".into(),
+            Page::Accum => "accumulated gradients".into(),
+            Page::Moment(i) => format!("optimizer moment {}", i + 1),
+            Page::State => "state".into(),
+            Page::Batch => "batch".into(),
+            Page::Consts => "constants".into(),
+            Page::Report => "report".into(),
+            Page::Arena => "activations".into(),
+        }
+    }
+}
+
+/// A range of a page, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// The page.
+    pub page: Page,
+    /// First byte; a multiple of [`ALIGN`].
+    pub offset: u64,
+    /// Length in bytes, never 0.
+    pub bytes: u64,
+}
+
+impl Slot {
+    /// Whether two slots share a byte.
+    pub fn overlaps(&self, other: &Slot) -> bool {
+        self.page == other.page
+            && self.offset < other.offset + other.bytes
+            && other.offset < self.offset + self.bytes
+    }
+}
+
+/// Alignment of every slot, in bytes: the largest storage-offset alignment any WebGPU device asks.
+pub const ALIGN: u64 = 256;
+
+/// One op with its memory.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What is computed.
+    pub op: Arc<dyn Op>,
+    /// Operands' types.
+    pub in_types: Vec<TensorType>,
+    /// Results' types.
+    pub out_types: Vec<TensorType>,
+    /// Where the operands lie.
+    pub ins: Vec<Slot>,
+    /// Where the results go. An in-place result has its operand's slot.
+    pub outs: Vec<Slot>,
+    /// Scratch memory.
+    pub scratch: Option<Slot>,
+    /// The layer, such as `h.0.attn`.
+    pub scope: Arc<str>,
+    /// Whether it belongs to the backward pass.
+    pub backward: bool,
+}
+
+/// A straight-line program over the pages.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Steps in order.
+    pub steps: Vec<Step>,
+    /// Where each batch input lies, in the order of the model's inputs; empty for the update
+    /// program.
+    pub inputs: Vec<(Slot, TensorType)>,
+    /// Values that the host may read after the program ran (a model's output, for `predict`).
+    pub outputs: Vec<(Slot, TensorType)>,
+}
+
+/// Index into [`Plan::programs`].
+pub type ProgramId = usize;
+
+/// Everything that an executor needs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it was planned for.
+    pub target: Target,
+    /// Size of each page in bytes, in a fixed order; pages that are not used are absent.
+    pub pages: Vec<(Page, u64)>,
+    /// Programs: micro-steps by batch size, evaluation by batch size, and the update.
+    pub programs: Vec<Program>,
+    /// Constants to fill before the first step.
+    pub consts: Vec<(Slot, f32)>,
+}
+
+impl Plan {
+    /// Bytes of a page; 0 where it does not exist.
+    pub fn page_bytes(&self, page: Page) -> u64 {
+        self.pages.iter().find(|(p, _)| *p == page).map_or(0, |(_, bytes)| *bytes)
+    }
+}
