@@ -164,25 +164,61 @@ pub enum Domain {
     IndexOr(i32, i32),
 }
 
-/// One checked use of an op.
-#[derive(Clone, Debug)]
+/// Builds a case's outputs from its operands.
+pub type Build =
+    Arc<dyn Fn(&mut Graph, &[ValueId]) -> Result<Vec<ValueId>, ShapeError> + Send + Sync>;
+
+/// One checked use of an op: a small graph around it. The checks differentiate the graph, so the
+/// ops that its gradient is made of are checked with it.
+#[derive(Clone)]
 pub struct Case {
-    /// Unique within the op, such as `3x257`.
+    /// Unique within the family, such as `rows3_cols257`.
     pub name: String,
-    /// The op.
-    pub op: Arc<dyn Op>,
-    /// Types and value ranges of its operands.
+    /// Types and value ranges of the operands.
     pub ins: Vec<(TensorType, Domain)>,
+    /// The use.
+    pub build: Build,
+    /// Whether the gradient with respect to every float operand is checked. False only for the
+    /// ops of the update, which nothing differentiates.
+    pub differentiable: bool,
+}
+
+impl Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).field("ins", &self.ins).finish()
+    }
 }
 
 impl Case {
-    /// A case.
-    pub fn new(
+    /// A case of one op whose outputs are all float.
+    pub fn op(
         name: impl Into<String>,
         op: impl Op + 'static,
         ins: Vec<(TensorType, Domain)>,
     ) -> Self {
-        Case { name: name.into(), op: Arc::new(op), ins }
+        let op: Arc<dyn Op> = Arc::new(op);
+        Case::graph(name, ins, move |graph, ins| graph.apply(op.clone(), ins))
+    }
+
+    /// A case of several ops.
+    pub fn graph(
+        name: impl Into<String>,
+        ins: Vec<(TensorType, Domain)>,
+        build: impl Fn(&mut Graph, &[ValueId]) -> Result<Vec<ValueId>, ShapeError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Case { name: name.into(), ins, build: Arc::new(build), differentiable: true }
+    }
+
+    /// A case of an update op, which nothing differentiates.
+    pub fn update(
+        name: impl Into<String>,
+        op: impl Op + 'static,
+        ins: Vec<(TensorType, Domain)>,
+    ) -> Self {
+        Case { differentiable: false, ..Case::op(name, op, ins) }
     }
 }
 
