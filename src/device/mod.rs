@@ -4,6 +4,8 @@
 //! the steps and calls each op; the GPU one records what each op lowers to. Neither knows an op's
 //! name.
 
+pub mod cpu;
+
 use crate::graph::TensorType;
 use crate::plan::{Page, ProgramId, Slot};
 

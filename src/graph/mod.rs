@@ -206,6 +206,21 @@ impl Graph {
         Ok(self.push_value(ty, Origin::View(value)))
     }
 
+    /// A view under a type of equal size that is known to fit: for passes that rebuild a graph.
+    pub(crate) fn view(&mut self, of: ValueId, ty: TensorType) -> ValueId {
+        self.push_value(ty, Origin::View(of))
+    }
+
+    /// Adds a node of another graph with operands of this one: for passes that rebuild a graph.
+    pub(crate) fn copy_node(&mut self, node: &Node, inputs: &[ValueId], from: &Graph) -> Vec<ValueId> {
+        let id = NodeId(self.nodes.len() as u32);
+        let outputs: Vec<ValueId> = (node.outputs.iter().enumerate())
+            .map(|(index, old)| self.push_value(from.ty(*old).clone(), Origin::Node(id, index)))
+            .collect();
+        self.nodes.push(Node { inputs: inputs.to_vec(), outputs: outputs.clone(), ..node.clone() });
+        outputs
+    }
+
     /// Type of a value.
     pub fn ty(&self, value: ValueId) -> &TensorType {
         &self.values[value.index()].ty

@@ -3,13 +3,18 @@
 //! A [`Plan`] is plain data: an ordered list of steps, each an op with the memory slots of its
 //! operands. Both executors run the same plan; nothing in it knows YAML or a device's API.
 
+mod build;
+pub mod fuse;
 mod layout;
+mod place;
+mod prune;
 
 use std::sync::Arc;
 
+pub use build::{Forward, REPORT_HEAD, Request, Update, build};
 pub use layout::{Init, Layout, ParamSpec, Placed};
 
-use crate::graph::TensorType;
+use crate::graph::{ShapeError, TensorType, grad::GradError};
 use crate::ops::{Op, Target};
 
 /// A flat page of persistent memory, or the arena. Each is one buffer on the device.
@@ -113,6 +118,58 @@ pub struct Program {
 /// Index into [`Plan::programs`].
 pub type ProgramId = usize;
 
+/// What the programs are for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roles {
+    /// Micro-steps, in the order of the batch sizes asked for.
+    pub train: Vec<ProgramId>,
+    /// Evaluation, likewise.
+    pub eval: Vec<ProgramId>,
+    /// Adds a micro-batch's gradients to the window's; absent where windows have one micro-batch.
+    pub accumulate: Option<ProgramId>,
+    /// The optimizer; absent in plans for evaluation.
+    pub update: Option<ProgramId>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// A trained parameter that the graph never reads.
+    #[error("parameter `{name}` is never used")]
+    Unused {
+        /// The parameter.
+        name: String,
+    },
+    /// A trained parameter that no gradient reaches.
+    #[error("no gradient reaches parameter `{name}`: {reason}; set `trainable: false` if that is meant")]
+    NoGradient {
+        /// The parameter.
+        name: String,
+        /// Where it stopped.
+        reason: String,
+    },
+    /// A gradient that does not fit together.
+    #[error(transparent)]
+    Gradient(GradError),
+    /// An op that does not fit its operands.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// An in-place update of something that is not a leaf.
+    #[error("`{op}` updates in place what is not a leaf")]
+    InPlace {
+        /// The op.
+        op: &'static str,
+    },
+    /// Two operands of one step share memory: a defect of the planner, never run.
+    #[error("`{op}` in `{scope}` would write over its own operand")]
+    Overlap {
+        /// The op.
+        op: &'static str,
+        /// The layer.
+        scope: String,
+    },
+}
+
 /// Everything that an executor needs.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -120,8 +177,10 @@ pub struct Plan {
     pub target: Target,
     /// Size of each page in bytes, in a fixed order; pages that are not used are absent.
     pub pages: Vec<(Page, u64)>,
-    /// Programs: micro-steps by batch size, evaluation by batch size, and the update.
+    /// All programs.
     pub programs: Vec<Program>,
+    /// What each is for.
+    pub roles: Roles,
     /// Constants to fill before the first step.
     pub consts: Vec<(Slot, f32)>,
 }

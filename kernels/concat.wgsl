@@ -1,0 +1,43 @@
+// Copies between rows of different lengths: joining, cutting and padding along an axis.
+//   copy: out[r, to + j]  = input[r, from + j]            for j < len; one thread an element copied
+//   pad:  out[r, j]       = input[r, j − to] or 0 outside; one thread an element of out
+// input [outer, in_row], out [outer, out_row].
+
+struct Dims {
+    outer: u32,
+    in_row: u32,
+    out_row: u32,
+    start: u32,
+    to: u32,
+    len: u32,
+}
+
+@group(0) @binding(0) var<uniform> dims: Dims;
+@group(0) @binding(2) var<storage, read_write> input: array<f32>;
+@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+
+@compute @workgroup_size(256)
+fn copy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    let i = (group.y * groups.x + group.x) * 256u + local.x;
+    if (i >= dims.outer * dims.len) {
+        return;
+    }
+    let row = i / dims.len;
+    let j = i % dims.len;
+    out[row * dims.out_row + dims.to + j] = input[row * dims.in_row + dims.start + j];
+}
+
+@compute @workgroup_size(256)
+fn pad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    let i = (group.y * groups.x + group.x) * 256u + local.x;
+    if (i >= dims.outer * dims.out_row) {
+        return;
+    }
+    let row = i / dims.out_row;
+    let j = i % dims.out_row;
+    var value = 0.0;
+    if (j >= dims.to && j < dims.to + dims.len) {
+        value = input[row * dims.in_row + dims.start + j - dims.to];
+    }
+    out[i] = value;
+}

@@ -1,0 +1,171 @@
+//! What a layer builds with: the graph, the parameters and states, and the mode.
+
+use std::collections::{HashMap, HashSet};
+
+use super::init::{Fans, Initializer};
+use crate::graph::{DType, Graph, Leaf, Shape, ShapeError, TensorType, ValueId};
+use crate::plan::{Init, ParamSpec};
+
+/// Whether the graph is for training or for evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Dropout is on, batch norm uses the batch's statistics and updates the running ones.
+    Train,
+    /// Dropout is off, batch norm uses the running statistics.
+    Eval,
+}
+
+/// Parameters and states in the order in which the layers declared them; shared by all graphs of
+/// one model.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    /// Trainable parameters.
+    pub params: Vec<ParamSpec>,
+    /// Whether each parameter is trained.
+    pub trained: Vec<bool>,
+    /// Running statistics and the like.
+    pub states: Vec<ParamSpec>,
+    param_index: HashMap<String, usize>,
+    state_index: HashMap<String, usize>,
+}
+
+/// What a layer could not do; says what was expected and what was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerError(pub String);
+
+impl From<ShapeError> for LayerError {
+    fn from(error: ShapeError) -> Self {
+        LayerError(error.message)
+    }
+}
+
+impl From<String> for LayerError {
+    fn from(message: String) -> Self {
+        LayerError(message)
+    }
+}
+
+/// The context of one layer while a graph is built.
+#[derive(Debug)]
+pub struct LayerCx<'a> {
+    /// The graph.
+    pub graph: &'a mut Graph,
+    /// Training or evaluation.
+    pub mode: Mode,
+    /// New values of states so far.
+    pub state_updates: &'a mut Vec<ValueId>,
+    pub(super) registry: &'a mut Registry,
+    pub(super) leaves: &'a mut Leaves,
+    /// Path of the layer, such as `h.0.attn`.
+    pub(super) path: String,
+    /// Path whose parameters the layer uses: its own, or that of the layer it shares with.
+    pub(super) owner: String,
+    pub(super) trainable: bool,
+}
+
+/// Leaves of one graph, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leaves {
+    params: HashMap<String, ValueId>,
+    states: HashMap<String, ValueId>,
+    /// Parameters declared in this graph by their own layer.
+    declared: HashSet<String>,
+    streams: u32,
+}
+
+impl LayerCx<'_> {
+    /// A trainable parameter. `name` is the last part of its PyTorch name, such as `weight`.
+    ///
+    /// # Errors
+    /// When another layer has declared the same name, or a shared one has another shape.
+    pub fn param(&mut self, name: &str, shape: impl Into<Shape>, init: Init, decay: bool) -> Result<ValueId, LayerError> {
+        let shape = shape.into();
+        let full = format!("{}.{name}", self.owner);
+        let shared = self.owner != self.path;
+        if shared && !self.registry.param_index.contains_key(&full) {
+            return Err(LayerError(format!("`{}` has no parameter `{name}` to share", self.owner)));
+        }
+        if !shared && !self.leaves.declared.insert(full.clone()) {
+            return Err(LayerError(format!("two layers declare the parameter `{full}`: give one of them another `name`")));
+        }
+        let index = match self.registry.param_index.get(&full) {
+            Some(index) => *index,
+            None => self.registry.declare(ParamSpec { name: full.clone(), shape: shape.clone(), init, decay }, self.trainable),
+        };
+        let known = &self.registry.params[index].shape;
+        if known != &shape {
+            return Err(LayerError(format!("needs `{full}` of shape {shape}, but it has {known}")));
+        }
+        let leaf = Leaf::Param(index);
+        Ok(*self.leaves.params.entry(full).or_insert_with(|| self.graph.leaf(leaf, TensorType::f32(shape))))
+    }
+
+    /// State that is kept with the model but not trained.
+    pub fn state(&mut self, name: &str, shape: impl Into<Shape>, init: Init) -> ValueId {
+        let shape = shape.into();
+        let full = format!("{}.{name}", self.owner);
+        let states = &mut self.registry.states;
+        let index = *self.registry.state_index.entry(full.clone()).or_insert_with(|| {
+            states.push(ParamSpec { name: full.clone(), shape: shape.clone(), init, decay: false });
+            states.len() - 1
+        });
+        *self.leaves.states.entry(full).or_insert_with(|| self.graph.leaf(Leaf::State(index), TensorType::f32(shape)))
+    }
+
+    /// A weight whose first values are the config's choice, or else `default`.
+    ///
+    /// # Errors
+    /// As [`LayerCx::param`].
+    pub fn weight(&mut self, name: &str, shape: impl Into<Shape>, fans: Fans, init: &Option<Initializer>, default: Init) -> Result<ValueId, LayerError> {
+        let init = init.as_ref().map_or(default, |init| init.resolve(fans));
+        self.param(name, shape, init, true)
+    }
+
+    /// A number for a stream of random numbers that no other layer of the model has.
+    pub fn stream(&mut self) -> u32 {
+        self.leaves.streams += 1;
+        self.leaves.streams
+    }
+
+    /// Extents of a float value.
+    ///
+    /// # Errors
+    /// When it holds integers.
+    pub fn float_dims(&self, value: ValueId) -> Result<Vec<usize>, LayerError> {
+        let ty = self.graph.ty(value);
+        match ty.dtype {
+            DType::F32 => Ok(ty.shape.dims().to_vec()),
+            DType::I32 => Err(LayerError("needs numbers, but its input holds class or token ids; an `embedding` turns them into numbers".into())),
+        }
+    }
+
+    /// Extents of an image batch, `[batch, channels, height, width]`.
+    ///
+    /// # Errors
+    /// When the value has another rank.
+    pub fn image_dims(&self, value: ValueId) -> Result<[usize; 4], LayerError> {
+        let dims = self.float_dims(value)?;
+        dims.as_slice().try_into().map_err(|_| {
+            LayerError(format!("needs an input of [batch, channels, height, width], got {}", batch_shape(self.graph.shape(value))))
+        })
+    }
+}
+
+impl Registry {
+    fn declare(&mut self, spec: ParamSpec, trained: bool) -> usize {
+        let index = self.params.len();
+        self.param_index.insert(spec.name.clone(), index);
+        self.params.push(spec);
+        self.trained.push(trained);
+        index
+    }
+}
+
+/// A shape with its first axis written as `batch`.
+pub fn batch_shape(shape: &Shape) -> String {
+    let mut words: Vec<String> = shape.dims().iter().map(usize::to_string).collect();
+    if let Some(first) = words.first_mut() {
+        *first = "batch".into();
+    }
+    format!("[{}]", words.join(", "))
+}

@@ -1,0 +1,442 @@
+//! The model language: reads the `model` section into a tree of layers. Lists chain; `residual`,
+//! `parallel` and `repeat` hold lists; `blocks` are templates whose `$parameters` are replaced
+//! before their layers are read, so that every layer sees plain values and errors point at the
+//! line where they were written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Entry, Layer, TABLE};
+use crate::config::decode::{Cx, Decode};
+use crate::config::macros::{choices, options};
+use crate::config::nearest::nearest;
+use crate::config::node::{Key, Node, Value};
+use crate::config::reader::MapReader;
+use crate::config::source::Span;
+use crate::config::values::OneOrMany;
+
+/// A model as it was written.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The layers in order.
+    pub items: Vec<Item>,
+}
+
+/// One item of a list of layers.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its word, such as `conv2d`, or the block's name.
+    pub word: String,
+    /// `name:`, unique among its neighbours; gives the path of its parameters.
+    pub name: Option<String>,
+    /// `from:`, the layers it takes its input from instead of the one before.
+    pub from: Vec<String>,
+    /// `share:`, the layer whose parameters it uses.
+    pub share: Option<String>,
+    /// `trainable:`, for it and all layers in it.
+    pub trainable: Option<bool>,
+    /// Where it was written.
+    pub span: Span,
+    /// Its key path, such as `model.layers[3]`.
+    pub path: String,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What an item is.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A layer.
+    Layer(Arc<dyn Layer>),
+    /// Layers whose result is added to their input.
+    Residual(Vec<Item>, Shortcut),
+    /// Branches over one input, merged.
+    Parallel(Vec<Vec<Item>>, Merge),
+    /// The same layers several times, each time with parameters of their own.
+    Repeat(usize, Vec<Item>),
+    /// A block's layers.
+    Block(Vec<Item>),
+}
+
+choices! {
+    /// How a residual's input reaches the sum.
+    pub enum Shortcut {
+        /// As it is; the shapes must be equal.
+        Identity = "identity",
+        /// Through a 1x1 convolution and batch norm where the shape changes (He et al. 2015).
+        Projection = "projection",
+    }
+}
+
+choices! {
+    /// How branches become one.
+    pub enum Merge {
+        /// Elementwise sum.
+        Add = "add",
+        /// Elementwise product.
+        Multiply = "multiply",
+        /// One after another along the features (the channels of images).
+        Concat = "concat",
+    }
+}
+
+options! {
+    /// A list of layers to be read later.
+    pub struct RepeatOptions {
+        /// How many times.
+        times: usize [1..],
+    }
+}
+
+/// Words of the language that hold other layers.
+const CONTAINERS: [&str; 3] = ["residual", "parallel", "repeat"];
+/// Keys that every layer takes.
+const COMMON: [&str; 4] = ["name", "from", "share", "trainable"];
+
+/// A block template.
+struct Template {
+    /// Parameter names with their defaults.
+    params: Vec<(String, Option<Node>)>,
+    layers: Node,
+    span: Span,
+}
+
+struct Reader<'a> {
+    cx: &'a mut Cx,
+    blocks: BTreeMap<String, Template>,
+    used: BTreeSet<String>,
+    /// Blocks being instantiated, outermost first: a block may not contain itself.
+    open: Vec<String>,
+}
+
+impl Model {
+    /// Reads the `model` section; reports to `cx` and gives nothing where it has errors.
+    pub fn decode(node: &Node, cx: &mut Cx) -> Option<Model> {
+        cx.within("model", |cx| {
+            let mut map = MapReader::open(node, cx)?;
+            let blocks = map.entry("blocks").map(|(_, node)| node);
+            let layers = map.entry("layers");
+            if layers.is_none() {
+                cx.missing_key("layers", "a list of layers", node.span);
+            }
+            map.finish(cx);
+            let mut reader = Reader { cx, blocks: BTreeMap::new(), used: BTreeSet::new(), open: Vec::new() };
+            if let Some(blocks) = blocks {
+                reader.read_blocks(blocks);
+            }
+            let items = reader.list("layers", layers?.1);
+            reader.report_unused();
+            items.filter(|_| !reader.cx.failed()).map(|items| Model { items })
+        })
+    }
+}
+
+impl Reader<'_> {
+    fn read_blocks(&mut self, node: &Node) {
+        let Value::Map(entries) = &node.value else {
+            self.cx.within("blocks", |cx| cx.expected("a map of block names", node));
+            return;
+        };
+        for (key, body) in entries {
+            if CONTAINERS.contains(&key.text.as_str()) || TABLE.iter().any(|e| e.word == key.text) {
+                self.cx.error(key.span, format!("a block cannot be called `{}`: that is a layer", key.text));
+                continue;
+            }
+            let template = self.cx.within("blocks", |cx| cx.within(&key.text, |cx| template(key, body, cx)));
+            if let Some(template) = template {
+                self.blocks.insert(key.text.clone(), template);
+            }
+        }
+    }
+
+    fn report_unused(&mut self) {
+        for (name, template) in &self.blocks {
+            if !self.used.contains(name) {
+                self.cx.error(template.span, format!("block `{name}` is never used")).help("use it as a layer, or remove it");
+            }
+        }
+    }
+
+    /// Reads a list of layers under a key.
+    fn list(&mut self, key: &str, node: &Node) -> Option<Vec<Item>> {
+        let Value::List(nodes) = &node.value else {
+            self.cx.within(key, |cx| cx.expected("a list of layers", node));
+            return None;
+        };
+        if nodes.is_empty() {
+            self.cx.within(key, |cx| cx.error(node.span, "this list of layers is empty"));
+            return None;
+        }
+        let mut items = Vec::with_capacity(nodes.len());
+        let mut whole = true;
+        for (index, node) in nodes.iter().enumerate() {
+            let item = self.nested(key, Some(index), |reader| reader.item(node));
+            whole &= item.is_some();
+            items.extend(item);
+        }
+        whole.then_some(items)
+    }
+
+    /// Runs `body` one key (and list index) down.
+    fn nested<T>(&mut self, key: &str, index: Option<usize>, body: impl FnOnce(&mut Reader<'_>) -> T) -> T {
+        let Reader { cx, blocks, used, open } = self;
+        let (blocks_in, used_in, open_in) = (std::mem::take(blocks), std::mem::take(used), std::mem::take(open));
+        let (result, blocks_out, used_out, open_out) = cx.within(key, |cx| {
+            let run = |cx: &mut Cx| {
+                let mut inner = Reader { cx, blocks: blocks_in, used: used_in, open: open_in };
+                let result = body(&mut inner);
+                (result, inner.blocks, inner.used, inner.open)
+            };
+            match index {
+                Some(index) => cx.at(index, run),
+                None => run(cx),
+            }
+        });
+        (*blocks, *used, *open) = (blocks_out, used_out, open_out);
+        result
+    }
+
+    fn item(&mut self, node: &Node) -> Option<Item> {
+        let (word, span, options) = match &node.value {
+            Value::Scalar { text, .. } => (text.clone(), node.span, Node::null(node.span)),
+            Value::Map(entries) if entries.len() == 1 => {
+                let (key, options) = &entries[0];
+                (key.text.clone(), key.span, options.clone())
+            }
+            Value::Map(entries) if entries.len() > 1 => {
+                self.cx
+                    .error(entries[1].0.span, format!("`{}` beside `{}`: a layer is one word, or a map with one key", entries[1].0.text, entries[0].0.text))
+                    .help(format!("options go under the layer's word: `{}: {{…}}`", entries[0].0.text));
+                return None;
+            }
+            _ => {
+                self.cx.expected("a layer: one word, or a map with one key", node);
+                return None;
+            }
+        };
+        let path = self.cx.path().to_owned();
+        if !self.known(&word) {
+            self.unknown(&word, span);
+            return None;
+        }
+        let (common, rest) = self.nested(&word, None, |reader| common(&options, reader.cx))?;
+        let kind = self.nested(&word, None, |reader| reader.kind(&word, &rest))?;
+        let Common { name, from, share, trainable } = common;
+        Some(Item { word, name, from, share, trainable, span, path, kind })
+    }
+
+    fn known(&self, word: &str) -> bool {
+        CONTAINERS.contains(&word) || self.blocks.contains_key(word) || entry(word).is_some()
+    }
+
+    fn unknown(&mut self, word: &str, span: Span) {
+        let words = TABLE.iter().map(|e| e.word).chain(CONTAINERS).chain(self.blocks.keys().map(String::as_str));
+        let meant = nearest(word, words).map(str::to_owned);
+        let error = self.cx.error(span, format!("unknown layer `{word}`"));
+        match meant {
+            Some(meant) => error.help(format!("did you mean `{meant}`?")),
+            None => error.help("`wootz schema --layers` lists the layers; blocks are declared under `model.blocks`"),
+        };
+    }
+
+    fn kind(&mut self, word: &str, options: &Node) -> Option<Kind> {
+        match word {
+            "residual" => {
+                let mut map = MapReader::open(options, self.cx)?;
+                let shortcut = map.field("shortcut", &Shortcut::schema(), Some(Shortcut::Identity), self.cx, Shortcut::decode);
+                let layers = self.required("layers", "a list of layers", &mut map, options);
+                map.finish(self.cx);
+                Some(Kind::Residual(self.list("layers", layers?)?, shortcut?))
+            }
+            "parallel" => {
+                let mut map = MapReader::open(options, self.cx)?;
+                let merge = map.take::<Merge>("merge", self.cx);
+                let branches = self.required("branches", "a list of lists of layers", &mut map, options);
+                map.finish(self.cx);
+                Some(Kind::Parallel(self.branches(branches?)?, merge?))
+            }
+            "repeat" => {
+                let mut map = MapReader::open(options, self.cx)?;
+                let layers = self.required("layers", "a list of layers", &mut map, options);
+                let rest = Node { value: Value::Map(map.rest()), span: options.span };
+                let times = RepeatOptions::decode(&rest, self.cx);
+                Some(Kind::Repeat(times?.times, self.list("layers", layers?)?))
+            }
+            block if self.blocks.contains_key(block) => self.block(block, options),
+            layer => entry(layer).and_then(|e| (e.decode)(options, self.cx)).map(|l| Kind::Layer(l.into())),
+        }
+    }
+
+    fn required<'n>(&mut self, key: &'static str, form: &str, map: &mut MapReader<'n>, node: &Node) -> Option<&'n Node> {
+        let found = map.entry(key).map(|(_, node)| node);
+        if found.is_none() {
+            self.cx.missing_key(key, form, node.span);
+        }
+        found
+    }
+
+    fn branches(&mut self, node: &Node) -> Option<Vec<Vec<Item>>> {
+        let Value::List(lists) = &node.value else {
+            self.cx.within("branches", |cx| cx.expected("a list of lists of layers", node));
+            return None;
+        };
+        if lists.len() < 2 {
+            self.cx.error(node.span, "`parallel` needs at least two branches");
+            return None;
+        }
+        lists.iter().map(|list| self.list("branches", list)).collect()
+    }
+
+    fn block(&mut self, name: &str, options: &Node) -> Option<Kind> {
+        self.used.insert(name.to_owned());
+        if self.open.iter().any(|open| open == name) {
+            self.cx.error(options.span, format!("block `{name}` contains itself"));
+            return None;
+        }
+        let arguments = self.arguments(name, options)?;
+        let layers = substitute(&self.blocks[name].layers, &arguments, self.cx)?;
+        self.open.push(name.to_owned());
+        let items = self.list("layers", &layers);
+        self.open.pop();
+        Some(Kind::Block(items?))
+    }
+
+    /// The values of a block's parameters at one use.
+    fn arguments(&mut self, name: &str, options: &Node) -> Option<BTreeMap<String, Node>> {
+        let params = self.blocks[name].params.clone();
+        let given: &[(Key, Node)] = match &options.value {
+            Value::Null => &[],
+            Value::Map(entries) => entries,
+            _ => {
+                self.cx.expected("a map of the block's parameters", options);
+                return None;
+            }
+        };
+        let names: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
+        let mut whole = true;
+        for (key, _) in given.iter().filter(|(key, _)| !names.contains(&key.text.as_str())) {
+            self.cx.unknown_key(&key.text, key.span, &names);
+            whole = false;
+        }
+        let mut arguments = BTreeMap::new();
+        for (param, default) in &params {
+            let value = given.iter().find(|(key, _)| key.text == *param).map(|(_, node)| node).or(default.as_ref());
+            match value {
+                Some(node @ Node { value: Value::Scalar { .. }, .. }) => _ = arguments.insert(param.clone(), node.clone()),
+                Some(node) => {
+                    self.cx.within(param, |cx| cx.expected("a number or a word", node));
+                    whole = false;
+                }
+                None => {
+                    self.cx.missing_key(param, "a number or a word", options.span);
+                    whole = false;
+                }
+            }
+        }
+        whole.then_some(arguments)
+    }
+}
+
+fn entry(word: &str) -> Option<&'static Entry> {
+    TABLE.iter().find(|entry| entry.word == word)
+}
+
+/// The keys that every layer takes.
+struct Common {
+    name: Option<String>,
+    from: Vec<String>,
+    share: Option<String>,
+    trainable: Option<bool>,
+}
+
+/// Takes the common keys off a layer's options; gives them and the rest.
+fn common(options: &Node, cx: &mut Cx) -> Option<(Common, Node)> {
+    if !matches!(options.value, Value::Map(_)) {
+        let none = Common { name: None, from: Vec::new(), share: None, trainable: None };
+        return Some((none, options.clone()));
+    }
+    let mut map = MapReader::open(options, cx)?;
+    let name = map.take::<Option<String>>(COMMON[0], cx);
+    let from = map.take::<Option<OneOrMany<String>>>(COMMON[1], cx);
+    let share = map.take::<Option<String>>(COMMON[2], cx);
+    let trainable = map.take::<Option<bool>>(COMMON[3], cx);
+    let rest = Node { value: Value::Map(map.rest()), span: options.span };
+    let name = name?;
+    if let Some(bad) = name.as_deref().filter(|n| n.is_empty() || n.contains(['.', '$', ' '])) {
+        cx.error(options.span, format!("`{bad}` cannot be a layer's name: names have no dots or spaces"));
+        return None;
+    }
+    let from = from?.map_or_else(Vec::new, |names| names.0);
+    Some((Common { name, from, share: share?, trainable: trainable? }, rest))
+}
+
+/// Reads a block: `params` maps a name to `int`, `string` (to be given at each use) or to a
+/// default value.
+fn template(key: &Key, body: &Node, cx: &mut Cx) -> Option<Template> {
+    let mut map = MapReader::open(body, cx)?;
+    let params = map.entry("params").map(|(_, node)| node);
+    let layers = map.entry("layers").map(|(_, node)| node);
+    if layers.is_none() {
+        cx.missing_key("layers", "a list of layers", key.span);
+    }
+    map.finish(cx);
+    let mut list = Vec::new();
+    match params.map(|node| (&node.value, node)) {
+        None | Some((Value::Null, _)) => {}
+        Some((Value::Map(entries), _)) => {
+            for (name, node) in entries {
+                if COMMON.contains(&name.text.as_str()) {
+                    cx.error(name.span, format!("a parameter cannot be called `{}`: every layer has that key", name.text));
+                }
+                let open = matches!(node.text(), Some("int" | "string"));
+                list.push((name.text.clone(), (!open).then(|| node.clone())));
+            }
+        }
+        Some((_, node)) => _ = cx.within("params", |cx| cx.expected("a map of parameter names", node)),
+    }
+    let layers = layers?.clone();
+    let mut referenced = BTreeSet::new();
+    references(&layers, &mut referenced);
+    for (name, _) in list.iter().filter(|(name, _)| !referenced.contains(name)) {
+        cx.error(key.span, format!("parameter `{name}` of block `{}` is never used", key.text));
+    }
+    Some(Template { params: list, layers, span: key.span })
+}
+
+fn references(node: &Node, found: &mut BTreeSet<String>) {
+    match &node.value {
+        Value::Scalar { text, .. } => found.extend(text.strip_prefix('$').map(str::to_owned)),
+        Value::List(nodes) => nodes.iter().for_each(|n| references(n, found)),
+        Value::Map(entries) => entries.iter().for_each(|(_, n)| references(n, found)),
+        Value::Null => {}
+    }
+}
+
+/// Replaces `$name` scalars by the arguments; they keep the place where `$name` stands.
+fn substitute(node: &Node, arguments: &BTreeMap<String, Node>, cx: &mut Cx) -> Option<Node> {
+    let value = match &node.value {
+        Value::Scalar { text, .. } if text.starts_with('$') => match arguments.get(&text[1..]) {
+            Some(argument) => argument.value.clone(),
+            None => {
+                let meant = nearest(&text[1..], arguments.keys().map(String::as_str)).map(str::to_owned);
+                let error = cx.error(node.span, format!("`{text}` is not a parameter of this block"));
+                if let Some(meant) = meant {
+                    error.help(format!("did you mean `${meant}`?"));
+                }
+                return None;
+            }
+        },
+        Value::List(nodes) => {
+            let nodes: Vec<Option<Node>> = nodes.iter().map(|n| substitute(n, arguments, cx)).collect();
+            Value::List(nodes.into_iter().collect::<Option<_>>()?)
+        }
+        Value::Map(entries) => {
+            let entries: Vec<Option<(Key, Node)>> = (entries.iter())
+                .map(|(key, n)| Some((key.clone(), substitute(n, arguments, cx)?)))
+                .collect();
+            Value::Map(entries.into_iter().collect::<Option<_>>()?)
+        }
+        other => other.clone(),
+    };
+    Some(Node { value, span: node.span })
+}

@@ -1,0 +1,84 @@
+//! Layers: one file each, with its YAML options, shapes, parameters, and how it is built from ops.
+//!
+//! [`Model::decode`] reads the `model` section; [`Model::forward`] builds the graph for a batch
+//! size and a mode. Adding a layer is one file and one line in `layers!`.
+
+mod activation;
+mod attention;
+mod batch_norm;
+mod conv2d;
+mod cx;
+mod dropout;
+mod embedding;
+pub mod init;
+mod language;
+mod layer_norm;
+mod linear;
+mod loss;
+mod model;
+mod pool;
+mod shape;
+
+use std::fmt::Debug;
+
+use crate::config::decode::{Cx, Decode};
+use crate::config::node::Node;
+use crate::config::schema::Schema;
+use crate::graph::ValueId;
+
+pub use cx::{LayerCx, LayerError, Mode, Registry, batch_shape};
+pub use language::Model;
+pub use loss::Loss;
+pub use model::{BuildError, Built, InputSpec, Row};
+
+/// A layer of the model language.
+pub trait Layer: Debug + Send + Sync {
+    /// Adds the layer to the graph; returns its output.
+    ///
+    /// # Errors
+    /// When an input does not fit; the message says what was expected and found.
+    fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError>;
+}
+
+/// A layer's row in the table.
+pub struct Entry {
+    /// Its word in the language.
+    pub word: &'static str,
+    /// Its options.
+    pub schema: fn() -> Schema,
+    /// Reads its options.
+    pub decode: fn(&Node, &mut Cx) -> Option<Box<dyn Layer>>,
+}
+
+macro_rules! layers {
+    ($($word:literal => $layer:ty),* $(,)?) => {
+        /// Every layer, by its word.
+        pub static TABLE: &[Entry] = &[$(Entry {
+            word: $word,
+            schema: <$layer as Decode>::schema,
+            decode: |node, cx| Some(Box::new(<$layer as Decode>::decode(node, cx)?)),
+        }),*];
+    };
+}
+
+layers! {
+    "linear" => linear::Linear,
+    "conv2d" => conv2d::Conv2d,
+    "max_pool2d" => pool::MaxPool2d,
+    "avg_pool2d" => pool::AvgPool2d,
+    "global_avg_pool" => pool::GlobalAvgPool,
+    "batch_norm" => batch_norm::BatchNorm,
+    "layer_norm" => layer_norm::LayerNorm,
+    "relu" => activation::Relu,
+    "gelu" => activation::Gelu,
+    "tanh" => activation::Tanh,
+    "sigmoid" => activation::Sigmoid,
+    "silu" => activation::Silu,
+    "softmax" => activation::Softmax,
+    "dropout" => dropout::Dropout,
+    "embedding" => embedding::Embedding,
+    "positional_embedding" => embedding::PositionalEmbedding,
+    "multi_head_attention" => attention::MultiHeadAttention,
+    "flatten" => shape::Flatten,
+    "reshape" => shape::Reshape,
+}

@@ -1,0 +1,367 @@
+//! From the tree of layers to a graph: walks the items, keeps names, reports what does not fit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::conv2d::{Conv2d, Padding};
+use super::cx::{Leaves, batch_shape};
+use super::language::{Item, Kind, Merge, Shortcut};
+use super::{Layer, LayerCx, LayerError, Loss, Mode, Model, Registry, batch_norm};
+use crate::config::decode::all_defaults;
+use crate::config::source::Span;
+use crate::config::types::Loss as LossSpec;
+use crate::config::values::PerAxis;
+use crate::graph::{Graph, Leaf, Shape, TensorType, ValueId};
+use crate::ops::{concat, map};
+use crate::plan::Forward;
+
+/// A batch input: its name and the type of one sample, without the batch axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputSpec {
+    /// The name that `from:` uses.
+    pub name: String,
+    /// Type of one sample.
+    pub sample: TensorType,
+}
+
+/// What did not fit, and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuildError {
+    /// The layer.
+    pub span: Span,
+    /// Its key path.
+    pub path: String,
+    /// What was expected and found.
+    pub message: String,
+    /// Where its input came from.
+    pub note: Option<String>,
+}
+
+/// A layer's row in the table that `plan` prints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Path of the layer.
+    pub name: String,
+    /// Its word.
+    pub word: String,
+    /// Shape of its output.
+    pub output: Shape,
+    /// Trained numbers that it declared.
+    pub parameters: usize,
+    /// Whether they are trained.
+    pub trainable: bool,
+}
+
+/// A graph with its rows.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// What the plan room takes.
+    pub forward: Forward,
+    /// The layers in order.
+    pub rows: Vec<Row>,
+    /// Names of the statistics, in the order of the report.
+    pub stats: Vec<&'static str>,
+}
+
+impl Model {
+    /// Builds the graph for a batch size. Parameters and states are declared in `registry` by the
+    /// first call and found there by the next ones.
+    ///
+    /// # Errors
+    /// When a layer's input does not fit.
+    pub fn forward(&self, registry: &mut Registry, inputs: &[InputSpec], target: &InputSpec, loss: (&LossSpec, Span), batch: usize, mode: Mode) -> Result<Built, BuildError> {
+        let mut graph = Graph::new();
+        let mut named = BTreeMap::new();
+        let mut leaves = Vec::new();
+        for (index, spec) in inputs.iter().chain([target]).enumerate() {
+            let value = graph.leaf(Leaf::Input(index), batched(&spec.sample, batch));
+            leaves.push(value);
+            if index < inputs.len() {
+                named.insert(spec.name.clone(), Source { value, from: format!("input `{}`", spec.name), line: None });
+            }
+        }
+        let mut builder = Builder {
+            graph,
+            registry,
+            leaves: Leaves::default(),
+            named,
+            mode,
+            rows: Vec::new(),
+            state_updates: Vec::new(),
+        };
+        let first = Source { value: leaves[0], from: format!("the data's {}", inputs[0].name), line: None };
+        let output = builder.chain(&self.items, "", first, true)?;
+        let Builder { mut graph, rows, state_updates, .. } = builder;
+        graph.set_scope("loss");
+        let target = leaves[inputs.len()];
+        let built = Loss::build(&mut graph, loss.0, output.value, target).map_err(|error| BuildError {
+            span: loss.1,
+            path: "loss".into(),
+            message: error.0,
+            note: Some(format!("the model's output comes from {}", output.described())),
+        })?;
+        let mut stats = vec![built.rows, built.weights];
+        stats.extend(built.correct);
+        let names = ["loss", "weight", "correct"][..stats.len()].to_vec();
+        let forward = Forward {
+            graph,
+            inputs: leaves,
+            outputs: vec![output.value],
+            losses: vec![(built.rows, 1.0)],
+            stats,
+            state_updates,
+        };
+        Ok(Built { forward, rows, stats: names })
+    }
+}
+
+fn batched(sample: &TensorType, batch: usize) -> TensorType {
+    let dims: Vec<usize> = std::iter::once(batch).chain(sample.shape.dims().iter().copied()).collect();
+    TensorType { shape: Shape::new(dims), dtype: sample.dtype }
+}
+
+/// A value and where it came from, for messages.
+#[derive(Clone, Debug)]
+struct Source {
+    value: ValueId,
+    from: String,
+    line: Option<u32>,
+}
+
+impl Source {
+    fn described(&self) -> String {
+        match self.line {
+            Some(line) => format!("{} (line {line})", self.from),
+            None => self.from.clone(),
+        }
+    }
+}
+
+struct Builder<'a> {
+    graph: Graph,
+    registry: &'a mut Registry,
+    leaves: Leaves,
+    named: BTreeMap<String, Source>,
+    mode: Mode,
+    rows: Vec<Row>,
+    state_updates: Vec<ValueId>,
+}
+
+impl Builder<'_> {
+    /// Builds a list of layers one after another. `prefix` is the path of what holds them.
+    fn chain(&mut self, items: &[Item], prefix: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+        let mut at = input;
+        for (index, item) in items.iter().enumerate() {
+            let segment = item.name.clone().unwrap_or_else(|| index.to_string());
+            let path = join(prefix, &segment);
+            let input = self.input(item, at)?;
+            at = self.item(item, &path, prefix, input, trainable)?;
+            if let Some(name) = &item.name {
+                self.named.insert(name.clone(), at.clone());
+            }
+        }
+        Ok(at)
+    }
+
+    /// The input of an item: the one before it, or what `from:` names.
+    fn input(&mut self, item: &Item, before: Source) -> Result<Source, BuildError> {
+        let mut sources = Vec::new();
+        for name in &item.from {
+            let known = self.named.keys().map(String::as_str);
+            let meant = crate::config::nearest::nearest(name, known).map(|m| format!("did you mean `{m}`?"));
+            match self.named.get(name) {
+                Some(source) => sources.push(source.clone()),
+                None => return Err(error(item, format!("`from: {name}` names no layer before this one"), meant)),
+            }
+        }
+        match sources.len() {
+            0 => Ok(before),
+            1 => Ok(sources.remove(0)),
+            _ => {
+                let message = "takes one input; `parallel` with `merge` brings several together".to_owned();
+                Err(error(item, message, None))
+            }
+        }
+    }
+
+    fn item(&mut self, item: &Item, path: &str, prefix: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+        let trainable = item.trainable.unwrap_or(trainable);
+        let value = match &item.kind {
+            Kind::Layer(layer) => return self.layer(item, layer, path, input, trainable),
+            Kind::Block(items) => return self.chain(items, path, input, trainable),
+            Kind::Residual(items, shortcut) => self.residual(item, items, *shortcut, path, prefix, input, trainable)?,
+            Kind::Parallel(branches, merge) => self.parallel(item, branches, *merge, path, input, trainable)?,
+            Kind::Repeat(times, items) => {
+                let mut at = input;
+                for index in 0..*times {
+                    at = self.iteration(items, &join(path, &index.to_string()), at, trainable)?;
+                }
+                return Ok(at);
+            }
+        };
+        Ok(self.source(item, path, value))
+    }
+
+    /// One round of `repeat`: a body of one layer takes the round's path itself, so that
+    /// `repeat: {name: h, layers: [block]}` gives `h.0`, `h.1`, …
+    fn iteration(&mut self, items: &[Item], path: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+        match items {
+            [only] if only.name.is_none() => {
+                let input = self.input(only, input)?;
+                self.item(only, path, path, input, trainable)
+            }
+            _ => self.chain(items, path, input, trainable),
+        }
+    }
+
+    fn layer(&mut self, item: &Item, layer: &Arc<dyn Layer>, path: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+        let owner = match &item.share {
+            Some(name) => self.shared(item, name)?,
+            None => path.to_owned(),
+        };
+        let before = self.registry.params.len();
+        let known: usize = self.declared(path);
+        self.graph.set_scope(path);
+        let mut cx = LayerCx {
+            graph: &mut self.graph,
+            mode: self.mode,
+            state_updates: &mut self.state_updates,
+            registry: self.registry,
+            leaves: &mut self.leaves,
+            path: path.to_owned(),
+            owner,
+            trainable,
+        };
+        let value = layer.build(&mut cx, input.value).map_err(|LayerError(message)| {
+            let note = format!("its input comes from {}", input.described());
+            error(item, format!("`{}` {message}", item.word), Some(note))
+        })?;
+        let fresh: usize = self.registry.params[before..].iter().map(|p| p.shape.elements()).sum();
+        self.rows.push(Row {
+            name: path.to_owned(),
+            word: item.word.clone(),
+            output: self.graph.shape(value).clone(),
+            parameters: fresh.max(known),
+            trainable,
+        });
+        Ok(self.source(item, path, value))
+    }
+
+    /// Trained numbers that a layer declared in an earlier graph.
+    fn declared(&self, path: &str) -> usize {
+        let own = |name: &str| {
+            let rest = name.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
+            rest.is_some_and(|rest| !rest.contains('.') || rest.starts_with("out_proj."))
+        };
+        self.registry.params.iter().filter(|p| own(&p.name)).map(|p| p.shape.elements()).sum()
+    }
+
+    fn shared(&self, item: &Item, name: &str) -> Result<String, BuildError> {
+        let suffix = format!(".{name}");
+        let found = self.rows.iter().rev().find(|row| row.name == name || row.name.ends_with(&suffix));
+        match found {
+            Some(row) => Ok(row.name.clone()),
+            None => {
+                let names = self.rows.iter().map(|row| row.name.as_str());
+                let meant = crate::config::nearest::nearest(name, names).map(|m| format!("did you mean `{m}`?"));
+                Err(error(item, format!("`share: {name}` names no layer before this one"), meant))
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a residual needs all of its surroundings")]
+    fn residual(&mut self, item: &Item, items: &[Item], shortcut: Shortcut, path: &str, prefix: &str, input: Source, trainable: bool) -> Result<ValueId, BuildError> {
+        // Named layers of an unnamed residual belong to what holds the residual, so that GPT-2's
+        // `h.0.attn` needs no extra word.
+        let named = items.iter().all(|i| i.name.is_some() || !has_parameters(i));
+        let inner = if item.name.is_none() && named && !prefix.is_empty() { prefix } else { path };
+        let body = self.chain(items, inner, input.clone(), trainable)?;
+        let (from, to) = (self.graph.shape(input.value).clone(), self.graph.shape(body.value).clone());
+        let mut skip = input.clone();
+        if from != to && shortcut == Shortcut::Projection {
+            skip = self.projection(item, path, &input, &from, &to, trainable)?;
+        } else if from != to {
+            let message = format!("`residual` adds {} to its input {}: the shapes differ", batch_shape(&to), batch_shape(&from));
+            let note = "`shortcut: projection` brings the input to the result's shape".to_owned();
+            return Err(error(item, message, Some(note)));
+        }
+        self.graph.set_scope(path);
+        map::add(&mut self.graph, body.value, skip.value).map_err(|e| error(item, e.message, None))
+    }
+
+    /// A 1x1 convolution and batch norm that bring `from` to the shape `to`, under PyTorch's name
+    /// for it, `downsample`.
+    fn projection(&mut self, item: &Item, path: &str, input: &Source, from: &Shape, to: &Shape, trainable: bool) -> Result<Source, BuildError> {
+        let fits = from.rank() == 4 && to.rank() == 4 && from.dims()[2] >= to.dims()[2] && from.dims()[3] >= to.dims()[3];
+        if !fits {
+            let message = format!("cannot project {} to {}", batch_shape(from), batch_shape(to));
+            return Err(error(item, message, None));
+        }
+        let stride = |axis: usize| from.dims()[axis].div_ceil(to.dims()[axis]);
+        let conv = Conv2d {
+            out_channels: to.dims()[1],
+            kernel_size: PerAxis([1, 1]),
+            stride: PerAxis([stride(2), stride(3)]),
+            padding: Padding::Explicit([0, 0]),
+            dilation: PerAxis([1, 1]),
+            groups: 1,
+            bias: false,
+            init: None,
+        };
+        let layers: [Arc<dyn Layer>; 2] = [Arc::new(conv), Arc::new(all_defaults::<batch_norm::BatchNorm>())];
+        let mut at = input.clone();
+        for (index, layer) in layers.iter().enumerate() {
+            let path = join(&join(path, "downsample"), &index.to_string());
+            at = self.layer(item, layer, &path, at, trainable)?;
+        }
+        Ok(at)
+    }
+
+    fn parallel(&mut self, item: &Item, branches: &[Vec<Item>], merge: Merge, path: &str, input: Source, trainable: bool) -> Result<ValueId, BuildError> {
+        let mut outs = Vec::with_capacity(branches.len());
+        for (index, branch) in branches.iter().enumerate() {
+            let path = join(path, &index.to_string());
+            outs.push(self.chain(branch, &path, input.clone(), trainable)?.value);
+        }
+        self.graph.set_scope(path);
+        let result = match merge {
+            Merge::Add | Merge::Multiply => {
+                let first = self.graph.shape(outs[0]).clone();
+                if let Some(other) = outs.iter().find(|v| self.graph.shape(**v) != &first) {
+                    let other = batch_shape(self.graph.shape(*other));
+                    let message = format!("`parallel` merges {} with {other}: the shapes differ", batch_shape(&first));
+                    return Err(error(item, message, None));
+                }
+                let f = if merge == Merge::Add { map::add } else { map::mul };
+                outs[1..].iter().try_fold(outs[0], |sum, value| f(&mut self.graph, sum, *value))
+            }
+            Merge::Concat => {
+                let rank = self.graph.shape(outs[0]).rank();
+                let axis = if rank == 4 { 1 } else { rank - 1 };
+                concat::concat(&mut self.graph, &outs, axis)
+            }
+        };
+        result.map_err(|e| error(item, e.message, None))
+    }
+
+    fn source(&self, item: &Item, path: &str, value: ValueId) -> Source {
+        Source { value, from: format!("`{}` {path}, {}", item.word, batch_shape(self.graph.shape(value))), line: Some(item.span.line) }
+    }
+}
+
+/// Whether an item could declare parameters: what has no path of its own needs no name.
+fn has_parameters(item: &Item) -> bool {
+    const WITHOUT: [&str; 14] = [
+        "relu", "gelu", "tanh", "sigmoid", "silu", "softmax", "dropout", "flatten", "reshape",
+        "max_pool2d", "avg_pool2d", "global_avg_pool", "add", "identity",
+    ];
+    !WITHOUT.contains(&item.word.as_str())
+}
+
+fn error(item: &Item, message: String, note: Option<String>) -> BuildError {
+    BuildError { span: item.span, path: item.path.clone(), message, note }
+}
+
+fn join(prefix: &str, segment: &str) -> String {
+    if prefix.is_empty() { segment.to_owned() } else { format!("{prefix}.{segment}") }
+}

@@ -1,0 +1,47 @@
+//! `flatten` and `reshape`: other shapes of the same elements, at no cost.
+
+use super::{Layer, LayerCx, LayerError, batch_shape};
+use crate::config::macros::options;
+use crate::graph::{Shape, ValueId};
+
+options! {
+    /// All axes but the batch in one: `[batch, a, b, …]` becomes `[batch, a·b·…]`.
+    pub struct Flatten {}
+}
+
+options! {
+    /// Another shape for each sample.
+    pub struct Reshape {
+        /// The axes after the batch; one may be -1 and is inferred.
+        shape: Vec<i64>,
+    }
+}
+
+impl Layer for Flatten {
+    fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
+        let dims = cx.graph.shape(x).dims();
+        let shape = [dims[0], dims[1..].iter().product()];
+        Ok(cx.graph.reshape(x, shape)?)
+    }
+}
+
+impl Layer for Reshape {
+    fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
+        let dims = cx.graph.shape(x).dims();
+        let (batch, elements): (usize, usize) = (dims[0], dims[1..].iter().product());
+        let inferred = self.shape.iter().filter(|d| **d == -1).count();
+        let known: usize = self.shape.iter().filter(|d| **d > 0).map(|d| *d as usize).product();
+        let fits = match inferred {
+            0 => known == elements,
+            1 => known > 0 && elements % known == 0,
+            _ => false,
+        };
+        if !fits || self.shape.iter().any(|d| *d == 0 || *d < -1) {
+            let got = batch_shape(cx.graph.shape(x));
+            return Err(LayerError(format!("cannot give {got} the shape {:?}", self.shape)));
+        }
+        let axis = |d: &i64| if *d == -1 { elements / known } else { *d as usize };
+        let dims: Vec<usize> = std::iter::once(batch).chain(self.shape.iter().map(axis)).collect();
+        Ok(cx.graph.reshape(x, Shape::new(dims))?)
+    }
+}

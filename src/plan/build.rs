@@ -1,0 +1,342 @@
+//! From graphs to a [`Plan`]: differentiate, fuse, place, and write the update program.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::place::{self, Fixed};
+use super::{ALIGN, Layout, Page, Plan, PlanError, Program, ProgramId, Roles, Slot, prune};
+use crate::graph::{Graph, Leaf, TensorType, ValueId, grad};
+use crate::ops::map::{Code, Map};
+use crate::ops::update::UpdateRule;
+use crate::ops::{Accumulate, GradScale, Stats, Target};
+
+/// A forward graph as the layers build it, for one batch size and one mode.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// The graph.
+    pub graph: Graph,
+    /// Batch inputs in order: the model's, then the target's.
+    pub inputs: Vec<ValueId>,
+    /// The model's outputs.
+    pub outputs: Vec<ValueId>,
+    /// Per-row loss with its factor: Σ factor · rows is what is minimised.
+    pub losses: Vec<(ValueId, f32)>,
+    /// Row vectors whose sums are the step's statistics, in the order of the model's names.
+    pub stats: Vec<ValueId>,
+    /// New values of states, updated in place (running statistics).
+    pub state_updates: Vec<ValueId>,
+}
+
+/// What a plan is made from.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Where it will run.
+    pub target: &'a Target,
+    /// The parameters' order.
+    pub params: &'a Layout,
+    /// The states' order.
+    pub states: &'a Layout,
+    /// Which parameters are trained, by index.
+    pub trained: &'a [bool],
+    /// Training graphs, one for each batch size that occurs; none for evaluation only.
+    pub train: Vec<Forward>,
+    /// Evaluation graphs, one for each batch size that occurs.
+    pub eval: Vec<Forward>,
+    /// The optimizer; `None` for evaluation only.
+    pub update: Option<Update>,
+}
+
+/// How parameters are updated.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// The optimizer.
+    pub rule: Arc<dyn UpdateRule>,
+    /// Whether weight decay also applies to biases and norms.
+    pub decay_all: bool,
+    /// Clips the global gradient norm.
+    pub clip_norm: Option<f32>,
+    /// Micro-batches in a window.
+    pub accumulate: usize,
+    /// Which statistic is the divisor.
+    pub weight_index: usize,
+}
+
+/// Numbers in front of the statistics in a training report: scale, gradient norm, non-finite
+/// gradients, divisor.
+pub const REPORT_HEAD: usize = 4;
+
+/// Builds the plan.
+///
+/// # Errors
+/// When a gradient does not reach a trained parameter, or something does not fit the target.
+pub fn build(request: Request<'_>) -> Result<Plan, PlanError> {
+    let stats = request.train.iter().chain(&request.eval).map(|f| f.stats.len()).max().unwrap_or(0);
+    let mut builder = Builder {
+        request: &request,
+        stats,
+        consts: Vec::new(),
+        programs: Vec::new(),
+        roles: Roles::default(),
+        arena: 0,
+        batch: 0,
+    };
+    for forward in &request.train {
+        let id = builder.micro(forward)?;
+        builder.roles.train.push(id);
+    }
+    for forward in &request.eval {
+        let id = builder.eval(forward)?;
+        builder.roles.eval.push(id);
+    }
+    if let Some(update) = &request.update {
+        builder.update(update)?;
+    }
+    builder.finish()
+}
+
+struct Builder<'a> {
+    request: &'a Request<'a>,
+    stats: usize,
+    consts: Vec<(Slot, f32)>,
+    programs: Vec<Program>,
+    roles: Roles,
+    arena: u64,
+    batch: u64,
+}
+
+impl Builder<'_> {
+    fn params(&self) -> &Layout {
+        self.request.params
+    }
+
+    /// Elements of the gradient page: parameters, then statistics.
+    fn grad_elements(&self) -> usize {
+        self.params().elements + self.stats.next_multiple_of((ALIGN / 4) as usize)
+    }
+
+    fn micro(&mut self, forward: &Forward) -> Result<ProgramId, PlanError> {
+        let mut graph = forward.graph.clone();
+        let layout = self.params();
+        let leaves = param_leaves(&graph);
+        let trained: Vec<usize> =
+            (0..layout.params.len()).filter(|i| self.request.trained[*i]).collect();
+        let mut wrt = Vec::new();
+        for index in &trained {
+            let name = &layout.params[*index].spec.name;
+            wrt.push(*leaves.get(index).ok_or_else(|| PlanError::Unused { name: name.clone() })?);
+        }
+        let mut seeds = Vec::new();
+        for &(rows, factor) in &forward.losses {
+            let shape = graph.shape(rows).clone();
+            seeds.push((rows, graph.constant(factor, shape)));
+        }
+        let grads = grad::grad(&mut graph, &seeds, &wrt).map_err(|error| self.unreached(error, &trained))?;
+        graph.set_scope("");
+        let mut pins: Vec<(ValueId, Slot)> = (trained.iter().zip(grads))
+            .map(|(index, value)| (value, layout.params[*index].slot(Page::Grads)))
+            .collect();
+        let stats = self.stats_value(&mut graph, forward)?;
+        let offset = layout.elements as u64 * 4;
+        pins.push((stats, Slot { page: Page::Grads, offset, bytes: graph.ty(stats).bytes() }));
+        self.program(graph, pins, &forward.inputs, &[], &forward.state_updates)
+    }
+
+    fn unreached(&self, error: grad::GradError, trained: &[usize]) -> PlanError {
+        match error {
+            grad::GradError::Unreached { value, reason } => PlanError::NoGradient {
+                name: self.params().params[trained[value]].spec.name.clone(),
+                reason,
+            },
+            other => PlanError::Gradient(other),
+        }
+    }
+
+    fn stats_value(&self, graph: &mut Graph, forward: &Forward) -> Result<ValueId, PlanError> {
+        Ok(graph.op(Stats, &forward.stats)?)
+    }
+
+    fn eval(&mut self, forward: &Forward) -> Result<ProgramId, PlanError> {
+        let mut graph = forward.graph.clone();
+        let stats = self.stats_value(&mut graph, forward)?;
+        let slot = Slot { page: Page::Report, offset: 0, bytes: graph.ty(stats).bytes() };
+        self.program(graph, vec![(stats, slot)], &forward.inputs, &forward.outputs, &[])
+    }
+
+    /// Fuses and places a graph whose `pins` must land in given slots.
+    fn program(
+        &mut self,
+        mut graph: Graph,
+        pins: Vec<(ValueId, Slot)>,
+        inputs: &[ValueId],
+        outputs: &[ValueId],
+        updates: &[ValueId],
+    ) -> Result<ProgramId, PlanError> {
+        let pins = distinct(&mut graph, pins)?;
+        let batch = self.batch_slots(inputs.iter().map(|v| graph.ty(*v).clone()));
+        let mut keep: Vec<ValueId> = pins.iter().map(|(value, _)| *value).collect();
+        keep.extend(outputs.iter().chain(updates));
+        let (graph, pruned) = prune::prune(&graph, &keep);
+        let keep: Vec<ValueId> = keep.iter().map(|v| pruned[v]).collect();
+        let (graph, fused) = super::fuse::fuse(&graph, &keep, self.request.target);
+        let at = |value: &ValueId| graph.root(fused[&pruned[value]]);
+        let pinned: HashMap<ValueId, Slot> = pins.iter().map(|(value, slot)| (at(value), *slot)).collect();
+        let kept: Vec<ValueId> = outputs.iter().map(at).collect();
+        let consts = self.place_consts(&graph);
+        let leaf = |leaf: &Leaf, ty: &TensorType| self.leaf_slot(leaf, ty, &batch, &consts);
+        let placed = place::place(&graph, self.request.target, &Fixed { leaf: &leaf, pinned, kept })?;
+        place::verify(&placed.steps)?;
+        self.arena = self.arena.max(placed.arena);
+        let outputs = outputs
+            .iter()
+            .map(|v| (placed.slots[&at(v)], graph.ty(fused[&pruned[v]]).clone()))
+            .collect();
+        self.programs.push(Program { steps: placed.steps, inputs: batch, outputs });
+        Ok(self.programs.len() - 1)
+    }
+
+    /// Slots of the batch inputs, one after another.
+    fn batch_slots(&mut self, inputs: impl Iterator<Item = TensorType>) -> Vec<(Slot, TensorType)> {
+        let mut offset = 0;
+        let mut slots = Vec::new();
+        for ty in inputs {
+            slots.push((Slot { page: Page::Batch, offset, bytes: ty.bytes() }, ty.clone()));
+            offset += ty.bytes().next_multiple_of(ALIGN);
+        }
+        self.batch = self.batch.max(offset);
+        slots
+    }
+
+    /// Gives each constant of a graph a slot; equal ones share it.
+    fn place_consts(&mut self, graph: &Graph) -> HashMap<(u32, u64), Slot> {
+        let mut slots: HashMap<(u32, u64), Slot> =
+            self.consts.iter().map(|(slot, value)| ((value.to_bits(), slot.bytes), *slot)).collect();
+        for info in &graph.values {
+            let crate::graph::Origin::Leaf(Leaf::Constant(value)) = info.origin else { continue };
+            slots.entry((value.to_bits(), info.ty.bytes())).or_insert_with(|| {
+                let offset = self.consts.last().map_or(0, |(s, _)| (s.offset + s.bytes).next_multiple_of(ALIGN));
+                let slot = Slot { page: Page::Consts, offset, bytes: info.ty.bytes() };
+                self.consts.push((slot, value));
+                slot
+            });
+        }
+        slots
+    }
+
+    fn leaf_slot(&self, leaf: &Leaf, ty: &TensorType, batch: &[(Slot, TensorType)], consts: &HashMap<(u32, u64), Slot>) -> Slot {
+        match leaf {
+            Leaf::Param(index) => self.params().params[*index].slot(Page::Params),
+            Leaf::State(index) => self.request.states.params[*index].slot(Page::State),
+            Leaf::Input(index) => batch[*index].0,
+            Leaf::Constant(value) => consts[&(value.to_bits(), ty.bytes())],
+            Leaf::Page { page, offset } => Slot { page: *page, offset: *offset as u64 * 4, bytes: ty.bytes() },
+        }
+    }
+
+    fn update(&mut self, update: &Update) -> Result<(), PlanError> {
+        let mut graph = Graph::new();
+        let elements = self.params().elements;
+        let total = self.grad_elements();
+        let region = |graph: &mut Graph, page, offset, len| {
+            graph.leaf(Leaf::Page { page, offset }, TensorType::f32([len]))
+        };
+        let mut keep = Vec::new();
+        let page = if update.accumulate > 1 { Page::Accum } else { Page::Grads };
+        if update.accumulate > 1 {
+            let acc = region(&mut graph, Page::Accum, 0, total);
+            let g = region(&mut graph, Page::Grads, 0, total);
+            let sums = graph.op(Accumulate, &[acc, g])?;
+            self.roles.accumulate = Some(self.program(graph, Vec::new(), &[], &[], &[sums])?);
+            graph = Graph::new();
+        }
+        let grads = region(&mut graph, page, 0, elements);
+        let stats = region(&mut graph, page, elements, self.stats);
+        let scale = GradScale { clip_norm: update.clip_norm, weight_index: update.weight_index };
+        let control = graph.op(scale, &[grads, stats])?;
+        for (offset, len, decay) in self.ranges(update) {
+            let mut operands = vec![region(&mut graph, Page::Params, offset, len)];
+            for moment in 0..update.rule.moments() {
+                operands.push(region(&mut graph, Page::Moment(moment as u8), offset, len));
+            }
+            operands.push(region(&mut graph, page, offset, len));
+            operands.push(control);
+            keep.extend(graph.apply(update.rule.op(decay), &operands)?);
+        }
+        let bytes = graph.ty(control).bytes();
+        let pin = (control, Slot { page: Page::Report, offset: 0, bytes });
+        self.roles.update = Some(self.program(graph, vec![pin], &[], &[], &keep)?);
+        Ok(())
+    }
+
+    /// `(first element, elements, decayed)` of each range that one dispatch updates: the two decay
+    /// groups, or one where they are treated alike, cut where a binding would be too long.
+    fn ranges(&self, update: &Update) -> Vec<(usize, usize, bool)> {
+        let (decayed, elements) = (self.params().decayed, self.params().elements);
+        let groups = if update.decay_all || !update.rule.decays() {
+            vec![(0, elements, true)]
+        } else {
+            vec![(0, decayed, true), (decayed, elements, false)]
+        };
+        let longest = match self.request.target {
+            Target::Cpu => usize::MAX,
+            Target::Gpu(limits) => (limits.binding_bytes / ALIGN * (ALIGN / 4)) as usize,
+        };
+        let mut ranges = Vec::new();
+        for (mut start, end, decay) in groups {
+            while start < end {
+                let len = longest.min(end - start);
+                ranges.push((start, len, decay));
+                start += len;
+            }
+        }
+        ranges
+    }
+
+    fn finish(self) -> Result<Plan, PlanError> {
+        let page = self.params().elements as u64 * 4;
+        let grads = self.grad_elements() as u64 * 4;
+        let mut pages = vec![(Page::Params, page)];
+        if let Some(update) = &self.request.update {
+            pages.push((Page::Grads, grads));
+            if update.accumulate > 1 {
+                pages.push((Page::Accum, grads));
+            }
+            pages.extend((0..update.rule.moments()).map(|i| (Page::Moment(i as u8), page)));
+        }
+        pages.push((Page::State, self.request.states.elements as u64 * 4));
+        pages.push((Page::Batch, self.batch));
+        let consts = self.consts.last().map_or(0, |(s, _)| s.offset + s.bytes);
+        pages.push((Page::Consts, consts.next_multiple_of(ALIGN)));
+        pages.push((Page::Report, (((REPORT_HEAD + self.stats) * 4) as u64).next_multiple_of(ALIGN)));
+        pages.push((Page::Arena, self.arena));
+        pages.retain(|(_, bytes)| *bytes > 0);
+        Ok(Plan { target: self.request.target.clone(), pages, programs: self.programs, roles: self.roles, consts: self.consts })
+    }
+}
+
+/// The leaf of each parameter that the graph uses.
+fn param_leaves(graph: &Graph) -> HashMap<usize, ValueId> {
+    (graph.values.iter().enumerate())
+        .filter_map(|(index, info)| match info.origin {
+            crate::graph::Origin::Leaf(Leaf::Param(param)) => Some((param, ValueId(index as u32))),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Makes every pinned value one that a node computes and that is pinned once: leaves and values
+/// that are wanted in two places are copied.
+fn distinct(graph: &mut Graph, pins: Vec<(ValueId, Slot)>) -> Result<Vec<(ValueId, Slot)>, PlanError> {
+    let mut taken = Vec::new();
+    let mut out = Vec::with_capacity(pins.len());
+    for (value, slot) in pins {
+        let root = graph.root(value);
+        let mut pinned = value;
+        if grad::is_leaf(graph, value) || taken.contains(&root) {
+            let map = Map { code: Code::of(|code| code.input(0)), inputs: 1, shape: graph.shape(value).clone() };
+            pinned = graph.op(map, &[value])?;
+        }
+        taken.push(graph.root(pinned));
+        out.push((pinned, slot));
+    }
+    Ok(out)
+}
