@@ -1,1 +1,3 @@
-//! Wootz.
+//! Wootz trains neural networks that are written down in YAML.
+
+pub mod config;
