@@ -2,6 +2,7 @@
 //! specs become a layer graph, the whole training step is planned ahead, and it runs as WGSL
 //! compute shaders through wgpu or on a native CPU executor.
 
+pub mod config;
 pub mod device;
 pub mod graph;
 pub mod kernels;

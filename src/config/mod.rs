@@ -1,0 +1,34 @@
+//! The language: YAML files in, a typed [`types::Config`] out, with every error at its line.
+//!
+//! ```text
+//! load ──▶ parse ──▶ Node tree (extends, includes, environment, overrides) ──▶ decode ──▶ Config
+//! ```
+//! `diagnostic` collects what is wrong on the way, `reference` documents what is right. Types are
+//! declared with the macros of `macros`; `layers` declares its own the same way.
+
+pub mod data;
+pub mod decode;
+pub mod diagnostic;
+pub mod environment;
+pub mod load;
+pub(crate) mod macros;
+pub mod merge;
+pub mod nearest;
+pub mod node;
+pub mod optimizer;
+pub mod overrides;
+pub mod parse;
+pub mod reader;
+pub mod reference;
+pub mod schema;
+pub mod source;
+pub mod train;
+pub mod types;
+pub mod validate;
+pub mod values;
+
+pub use decode::{Cx, Decode};
+pub use load::{ConfigError, Loaded, load, load_with};
+pub use node::Node;
+pub use overrides::Override;
+pub use types::Config;

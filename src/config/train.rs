@@ -1,0 +1,136 @@
+//! The sections about the run: `loss`, `metrics`, `train`, `checkpoint`, `early_stop`. Read by
+//! the `train` room.
+
+use std::path::PathBuf;
+
+use super::macros::{choices, options, tagged};
+use super::schema::above;
+use super::validate;
+
+tagged! {
+    /// What is minimized: the mean over the batch.
+    pub enum Loss {
+        /// Cross entropy of the classes' softmax.
+        CrossEntropy(CrossEntropy) = "cross_entropy",
+        /// Mean squared error.
+        Mse(Mse) = "mse",
+    }
+}
+
+options! {
+    /// Cross entropy of the softmax of the model's outputs, one a class.
+    pub struct CrossEntropy {
+        /// The share of the target spread evenly over all classes.
+        label_smoothing: f64 [0.0..1.0] = 0.0,
+        /// Targets with this class do not count.
+        ignore_index: i64 = -100,
+    }
+}
+
+options! {
+    /// Mean squared error over all outputs.
+    pub struct Mse {}
+}
+
+choices! {
+    /// What is reported beside the loss.
+    pub enum Metric {
+        /// The share of targets that the largest output names.
+        Accuracy = "accuracy",
+    }
+}
+
+options! {
+    /// How long and in what portions to train. Exactly one of `epochs` and `steps` is given.
+    pub struct Train checked_by validate::train {
+        /// Passes over the training samples.
+        epochs: Option<usize> [1..],
+        /// Optimizer steps.
+        steps: Option<usize> [1..],
+        /// Samples in a batch.
+        batch_size: usize [1..],
+        /// Batches whose gradients are averaged for one optimizer step.
+        accumulate: usize [1..] = 1,
+        /// Scales gradients down to this norm over all parameters.
+        clip_norm: Option<f64> [above(0.0)],
+        /// Optimizer steps between validations. Without it: each epoch.
+        eval_every_steps: Option<usize> [1..],
+        /// Leaves out the last batch of an epoch if it is not full.
+        drop_last: bool = false,
+        /// Visits the samples in a new order each epoch.
+        shuffle: bool = true,
+        /// Threads of the CPU to use. Without it: all.
+        threads: Option<usize> [1..],
+    }
+}
+
+options! {
+    /// When the run is saved, and what is kept.
+    pub struct Checkpoint {
+        /// Optimizer steps between checkpoints, beside those by epoch.
+        every_steps: Option<usize> [1..],
+        /// Epochs between checkpoints.
+        every_epochs: usize [1..] = 1,
+        /// How many of the latest are kept.
+        keep_last: usize [1..] = 3,
+        /// Keeps the best one as well.
+        keep_best: Option<KeepBest>,
+        /// The folder runs are made in, relative to the folder the command runs in.
+        dir: PathBuf = PathBuf::from("checkpoints"),
+    }
+}
+
+options! {
+    /// Which checkpoint is the best.
+    pub struct KeepBest {
+        /// What to compare: `valid/loss`, `valid/` and a metric, or `train/loss`.
+        metric: String = "valid/loss".to_owned(),
+        /// Which way is better. Without it: `min` for a loss, `max` for accuracy.
+        mode: Option<Mode>,
+    }
+}
+
+options! {
+    /// Ends the run when it no longer gets better.
+    pub struct EarlyStop {
+        /// What to watch: `valid/loss`, `valid/` and a metric, or `train/loss`.
+        metric: String = "valid/loss".to_owned(),
+        /// Which way is better. Without it: `min` for a loss, `max` for accuracy.
+        mode: Option<Mode>,
+        /// Validations without a better value before the run ends.
+        patience: usize [1..],
+        /// Changes up to this size do not count as better.
+        min_delta: f64 [0.0..] = 0.0,
+    }
+}
+
+choices! {
+    /// Which way is better.
+    pub enum Mode {
+        /// Smaller.
+        Min = "min",
+        /// Larger.
+        Max = "max",
+    }
+}
+
+impl Mode {
+    /// The way that is better for a metric such as `valid/loss`.
+    pub fn natural(metric: &str) -> Self {
+        if metric.ends_with("/loss") { Self::Min } else { Self::Max }
+    }
+}
+
+impl KeepBest {
+    /// The mode given, or the natural one.
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_else(|| Mode::natural(&self.metric))
+    }
+}
+
+impl EarlyStop {
+    /// The mode given, or the natural one.
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_else(|| Mode::natural(&self.metric))
+    }
+}

@@ -1,0 +1,198 @@
+//! Rules over several keys: one named function each, called by the section that holds them all
+//! once its keys are read.
+
+use super::data::{Csv, Data, Normalize, Source, Synthetic, SyntheticKind, Task, Valid};
+use super::decode::Cx;
+use super::node::Node;
+use super::optimizer::{Cosine, Linear, Sgd};
+use super::source::Span;
+use super::train::{Loss, Metric, Train};
+use super::types::Config;
+
+/// Where a key stands; the section itself if the key is left to its default.
+fn at(node: &Node, key: &str) -> Span {
+    node.entry(key).map_or(node.span, |(key, _)| key.span)
+}
+
+/// A run has exactly one length.
+pub fn train(train: &Train, node: &Node, cx: &mut Cx) {
+    match (train.epochs, train.steps) {
+        (Some(_), Some(_)) => {
+            cx.error(at(node, "steps"), "`steps` beside `epochs`").help("give one of them");
+        }
+        (None, None) => {
+            cx.error(node.span, "neither `epochs` nor `steps` is given")
+                .help("say how long to train with one of them");
+        }
+        _ => {}
+    }
+}
+
+/// Nesterov's form is a form of momentum.
+pub fn sgd(sgd: &Sgd, node: &Node, cx: &mut Cx) {
+    if sgd.nesterov && sgd.momentum == 0.0 {
+        cx.error(at(node, "nesterov"), "`nesterov` needs a `momentum` above 0");
+    }
+}
+
+/// The warm-up of a cosine schedule ends before the schedule does.
+pub fn cosine(schedule: &Cosine, node: &Node, cx: &mut Cx) {
+    warmup_ends(schedule.warmup_steps, schedule.total_steps, node, cx);
+}
+
+/// The warm-up of a linear schedule ends before the schedule does.
+pub fn linear(schedule: &Linear, node: &Node, cx: &mut Cx) {
+    warmup_ends(schedule.warmup_steps, schedule.total_steps, node, cx);
+}
+
+fn warmup_ends(warmup: usize, total: Option<usize>, node: &Node, cx: &mut Cx) {
+    if let Some(total) = total.filter(|total| *total <= warmup) {
+        let message = format!("`total_steps` is {total}, within the warm-up of {warmup} steps");
+        cx.error(at(node, "total_steps"), message);
+    }
+}
+
+/// A delimiter is one byte, and columns have names only if there is a header.
+pub fn csv(csv: &Csv, node: &Node, cx: &mut Cx) {
+    use super::data::Column;
+    if !csv.delimiter.is_ascii() {
+        cx.error(at(node, "delimiter"), "the delimiter must be an ASCII character");
+    }
+    if csv.header {
+        return;
+    }
+    if matches!(csv.target, Column::Name(_)) {
+        cx.error(at(node, "target"), "columns have no names without a header")
+            .help("give the number of the column, from 0");
+    }
+    if csv.features.iter().flatten().any(|c| matches!(c, Column::Name(_))) {
+        cx.error(at(node, "features"), "columns have no names without a header")
+            .help("give the numbers of the columns, from 0");
+    }
+}
+
+/// Classes belong to classification and tokens, outputs to regression.
+pub fn synthetic(source: &Synthetic, node: &Node, cx: &mut Cx) {
+    let kind = source.kind.word();
+    if source.kind == SyntheticKind::Regression {
+        if source.classes.is_some() {
+            cx.error(at(node, "classes"), "`classes` has no meaning for regression")
+                .help("`outputs` says how many numbers to predict");
+        }
+    } else {
+        if source.outputs.is_some() {
+            cx.error(at(node, "outputs"), format!("`outputs` has no meaning for {kind}"));
+        }
+        if source.classes.is_none() {
+            cx.missing_key("classes", "an integer >= 2", node.span);
+        }
+    }
+    let tokens = source.kind == SyntheticKind::Tokens;
+    let dims = source.shape.len();
+    if dims == 0 || (tokens && dims != 1) {
+        let wanted = if tokens { "[time]" } else { "[features] or [channels, height, width]" };
+        cx.error(at(node, "shape"), format!("expected a shape {wanted}, got {dims} dimensions"));
+    }
+}
+
+/// Mean and deviation are given for the same channels.
+pub fn normalize(normalize: &Normalize, node: &Node, cx: &mut Cx) {
+    let (means, stds) = (normalize.mean.len(), normalize.std.len());
+    if means != stds {
+        let message = format!("{means} means but {stds} standard deviations: one a channel");
+        cx.error(at(node, "std"), message);
+    }
+}
+
+/// Normalization and augmentation are for images.
+pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
+    let images = match &data.train {
+        Source::Idx(_) | Source::Cifar10(_) => true,
+        Source::Synthetic(s) => s.shape.len() == 3,
+        Source::Csv(_) | Source::Text(_) => false,
+    };
+    for (key, given) in
+        [("normalize", data.normalize.is_some()), ("augment", !data.augment.is_empty())]
+    {
+        if given && !images {
+            let word = data.train.word();
+            cx.error(at(node, key), format!("`{key}` is for images, and `{word}` holds none"));
+        }
+    }
+}
+
+/// Rules over several sections.
+pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
+    loss_fits_targets(config, node, cx);
+    metrics_fit_loss(config, node, cx);
+    if let Some(best) = &config.checkpoint.keep_best {
+        metric_exists(&best.metric, &["checkpoint", "keep_best"], config, node, cx);
+    }
+    if let Some(stop) = &config.early_stop {
+        metric_exists(&stop.metric, &["early_stop"], config, node, cx);
+    }
+}
+
+/// Whether the targets of a source are classes and not numbers.
+fn has_classes(source: &Source) -> bool {
+    match source {
+        Source::Idx(_) | Source::Text(_) | Source::Cifar10(_) => true,
+        Source::Csv(csv) => csv.task == Task::Classification,
+        Source::Synthetic(s) => s.kind != SyntheticKind::Regression,
+    }
+}
+
+fn loss_fits_targets(config: &Config, node: &Node, cx: &mut Cx) {
+    let valid = match &config.data.valid {
+        Some(Valid::Source(source)) => Some(("valid", source)),
+        _ => None,
+    };
+    let test = config.data.test.as_ref().map(|source| ("test", source));
+    let wants_classes = matches!(config.loss, Loss::CrossEntropy(_));
+    for (key, source) in [Some(("train", &config.data.train)), valid, test].into_iter().flatten() {
+        if has_classes(source) == wants_classes {
+            continue;
+        }
+        let (wanted, found, other) = if wants_classes {
+            ("classes", "numbers", "mse")
+        } else {
+            ("numbers", "classes", "cross_entropy")
+        };
+        let loss = config.loss.word();
+        let message = format!("`{loss}` needs {wanted} as targets, and `data.{key}` has {found}");
+        let span = node.get("loss").map_or(node.span, |loss| loss.span);
+        cx.within("loss", |cx| _ = cx.error(span, message).help(format!("use `{other}`")));
+    }
+}
+
+fn metrics_fit_loss(config: &Config, node: &Node, cx: &mut Cx) {
+    if config.metrics.contains(&Metric::Accuracy) && matches!(config.loss, Loss::Mse(_)) {
+        let span = at(node, "metrics");
+        cx.within("metrics", |cx| {
+            _ = cx.error(span, "`accuracy` needs classes, and `mse` has none")
+        });
+    }
+}
+
+/// A metric that is compared must be one that the run computes.
+fn metric_exists(metric: &str, section: &[&str], config: &Config, node: &Node, cx: &mut Cx) {
+    let mut known = vec!["train/loss".to_owned()];
+    if config.data.valid.is_some() {
+        known.push("valid/loss".into());
+        known.extend(config.metrics.iter().map(|m| format!("valid/{}", m.word())));
+    }
+    if known.iter().any(|k| k == metric) {
+        return;
+    }
+    let section_node = section.iter().try_fold(node, |node, key| node.get(key)).unwrap_or(node);
+    let span = section_node.get("metric").map_or(section_node.span, |metric| metric.span);
+    let path = section.join(".");
+    let words = super::schema::alternatives(known.iter().map(String::as_str));
+    cx.within(&format!("{path}.metric"), |cx| {
+        let error = cx.error(span, format!("the run does not compute `{metric}`"));
+        error.help(format!("it computes {words}"));
+        if metric.starts_with("valid/") && config.data.valid.is_none() {
+            error.note("there is no `data.valid`");
+        }
+    });
+}
