@@ -25,10 +25,9 @@ impl CpuExecutor {
     /// # Errors
     /// When the threads cannot be started.
     pub fn new(plan: Plan, threads: usize) -> Result<Self, DeviceError> {
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|error| DeviceError::Unfit(format!("cannot start the worker threads: {error}")))?;
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| {
+            DeviceError::Unfit(format!("cannot start the worker threads: {error}"))
+        })?;
         let mut memory = Memory::new(&plan.pages);
         for (slot, value) in &plan.consts {
             memory.floats_mut(*slot).fill(*value);
@@ -157,7 +156,11 @@ impl Memory {
 
     /// # Safety
     /// No other reference to a byte of the slot may exist while the result does.
-    #[allow(unsafe_code, clippy::mut_from_ref, reason = "slots of one page are borrowed separately")]
+    #[allow(
+        unsafe_code,
+        clippy::mut_from_ref,
+        reason = "slots of one page are borrowed separately"
+    )]
     unsafe fn floats_out(&self, slot: Slot) -> &mut [f32] {
         let words = self.words(slot);
         // SAFETY: the words are in bounds and may be written through a shared reference; the
@@ -189,9 +192,14 @@ impl Memory {
         #[allow(unsafe_code, reason = "slots of one page are borrowed separately")]
         let (ins, mut outs, scratch) = unsafe {
             let ins: Vec<Operand<'_, f32>> = (step.ins.iter().zip(&step.in_types).enumerate())
-                .map(|(i, (slot, ty))| if in_place(i) { Operand::InPlace } else { self.operand(*slot, ty) })
+                .map(
+                    |(i, (slot, ty))| {
+                        if in_place(i) { Operand::InPlace } else { self.operand(*slot, ty) }
+                    },
+                )
                 .collect();
-            let outs: Vec<&mut [f32]> = step.outs.iter().map(|slot| self.floats_out(*slot)).collect();
+            let outs: Vec<&mut [f32]> =
+                step.outs.iter().map(|slot| self.floats_out(*slot)).collect();
             (ins, outs, step.scratch.map(|slot| self.floats_out(slot)))
         };
         let in_types: Vec<&TensorType> = step.in_types.iter().collect();

@@ -212,7 +212,12 @@ impl Graph {
     }
 
     /// Adds a node of another graph with operands of this one: for passes that rebuild a graph.
-    pub(crate) fn copy_node(&mut self, node: &Node, inputs: &[ValueId], from: &Graph) -> Vec<ValueId> {
+    pub(crate) fn copy_node(
+        &mut self,
+        node: &Node,
+        inputs: &[ValueId],
+        from: &Graph,
+    ) -> Vec<ValueId> {
         let id = NodeId(self.nodes.len() as u32);
         let outputs: Vec<ValueId> = (node.outputs.iter().enumerate())
             .map(|(index, old)| self.push_value(from.ty(*old).clone(), Origin::Node(id, index)))

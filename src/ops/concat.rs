@@ -2,7 +2,7 @@
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Joins float tensors that differ only in `axis`.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,13 @@ impl Copy {
     fn launch(&self, input: Bind) -> Launch {
         let dims = [self.outer, self.in_row, self.out_row, self.from, self.to, self.len];
         let dims = dims.iter().map(|d| *d as u32).collect();
-        Launch::flat(Kernel::file("concat", "copy"), dims, vec![input, Bind::Out(0)], self.outer * self.len, 256)
+        Launch::flat(
+            Kernel::file("concat", "copy"),
+            dims,
+            vec![input, Bind::Out(0)],
+            self.outer * self.len,
+            256,
+        )
     }
 }
 
@@ -110,8 +116,13 @@ impl Op for Concat {
         }
         let mut total = 0;
         for ty in ins {
-            if ty.shape.rank() != first.rank() || with_axis(&ty.shape, self.axis, 1) != with_axis(first, self.axis, 1) {
-                return Err(format!("cannot join {first} and {} along axis {}", ty.shape, self.axis));
+            if ty.shape.rank() != first.rank()
+                || with_axis(&ty.shape, self.axis, 1) != with_axis(first, self.axis, 1)
+            {
+                return Err(format!(
+                    "cannot join {first} and {} along axis {}",
+                    ty.shape, self.axis
+                ));
             }
             total += ty.shape.dims()[self.axis];
         }
@@ -163,8 +174,16 @@ impl Op for Slice {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let shape = &ins[0].shape;
-        if self.axis >= shape.rank() || self.start + self.len > shape.dims()[self.axis] || self.len == 0 {
-            return Err(format!("cannot cut {}..{} of axis {} from {shape}", self.start, self.start + self.len, self.axis));
+        if self.axis >= shape.rank()
+            || self.start + self.len > shape.dims()[self.axis]
+            || self.len == 0
+        {
+            return Err(format!(
+                "cannot cut {}..{} of axis {} from {shape}",
+                self.start,
+                self.start + self.len,
+                self.axis
+            ));
         }
         Ok(vec![with_axis(shape, self.axis, self.len)])
     }
@@ -190,7 +209,14 @@ impl Pad {
     fn copy(&self, input: &TensorType) -> Copy {
         let (outer, in_row) = rows(&input.shape, self.axis);
         let step = in_row / input.shape.dims()[self.axis];
-        Copy { outer, in_row, out_row: self.total * step, from: 0, to: self.start * step, len: in_row }
+        Copy {
+            outer,
+            in_row,
+            out_row: self.total * step,
+            from: 0,
+            to: self.start * step,
+            len: in_row,
+        }
     }
 
     fn eval<R: Real>(&self, call: Call<'_, R>) {
@@ -229,7 +255,13 @@ impl Op for Pad {
         let dims = [copy.outer, copy.in_row, copy.out_row, copy.from, copy.to, copy.len];
         let dims = dims.iter().map(|d| *d as u32).collect();
         let threads = copy.outer * copy.out_row;
-        vec![Launch::flat(Kernel::file("concat", "pad"), dims, vec![Bind::In(0), Bind::Out(0)], threads, 256)]
+        vec![Launch::flat(
+            Kernel::file("concat", "pad"),
+            dims,
+            vec![Bind::In(0), Bind::Out(0)],
+            threads,
+            256,
+        )]
     }
 }
 

@@ -5,6 +5,7 @@
 //! An op is an object that the tiers interrogate: the graph asks for shapes and gradients, the
 //! plan for launches and scratch, the CPU executor for a call. No tier matches on op names.
 
+pub mod concat;
 pub mod cpu;
 pub mod launch;
 pub mod map;
@@ -242,5 +243,6 @@ macro_rules! ops {
 }
 
 ops! {
+    concat,
     map,
 }
