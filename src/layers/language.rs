@@ -90,6 +90,8 @@ options! {
 
 /// Words of the language that hold other layers.
 const CONTAINERS: [&str; 3] = ["residual", "parallel", "repeat"];
+/// The parameter that every model has: the number of classes or tokens in the data.
+const CLASSES: &str = "classes";
 /// Keys that every layer takes.
 const COMMON: [&str; 4] = ["name", "from", "share", "trainable"];
 
@@ -103,15 +105,24 @@ struct Template {
 
 struct Reader<'a> {
     cx: &'a mut Cx,
+    scope: &'a mut Scope,
+}
+
+/// What names mean while the layers are read.
+struct Scope {
+    /// What `$name` stands for everywhere.
+    known: BTreeMap<String, Node>,
     blocks: BTreeMap<String, Template>,
+    /// Blocks that some layer used.
     used: BTreeSet<String>,
     /// Blocks being instantiated, outermost first: a block may not contain itself.
     open: Vec<String>,
 }
 
 impl Model {
-    /// Reads the `model` section; reports to `cx` and gives nothing where it has errors.
-    pub fn decode(node: &Node, cx: &mut Cx) -> Option<Model> {
+    /// Reads the `model` section; reports to `cx` and gives nothing where it has errors. `classes`
+    /// is what `$classes` stands for: the number of classes or tokens in the data.
+    pub fn decode(node: &Node, classes: usize, cx: &mut Cx) -> Option<Model> {
         cx.within("model", |cx| {
             let mut map = MapReader::open(node, cx)?;
             let blocks = map.entry("blocks").map(|(_, node)| node);
@@ -120,11 +131,15 @@ impl Model {
                 cx.missing_key("layers", "a list of layers", node.span);
             }
             map.finish(cx);
-            let mut reader = Reader { cx, blocks: BTreeMap::new(), used: BTreeSet::new(), open: Vec::new() };
+            let number = Value::Scalar { text: classes.to_string(), quoted: false };
+            let known = BTreeMap::from([(CLASSES.to_owned(), Node { value: number, span: node.span })]);
+            let mut scope = Scope { known, blocks: BTreeMap::new(), used: BTreeSet::new(), open: Vec::new() };
+            let mut reader = Reader { cx, scope: &mut scope };
             if let Some(blocks) = blocks {
                 reader.read_blocks(blocks);
             }
-            let items = reader.list("layers", layers?.1);
+            let layers = substitute(layers?.1, &reader.scope.known, reader.cx)?;
+            let items = reader.list("layers", &layers);
             reader.report_unused();
             items.filter(|_| !reader.cx.failed()).map(|items| Model { items })
         })
@@ -144,14 +159,14 @@ impl Reader<'_> {
             }
             let template = self.cx.within("blocks", |cx| cx.within(&key.text, |cx| template(key, body, cx)));
             if let Some(template) = template {
-                self.blocks.insert(key.text.clone(), template);
+                self.scope.blocks.insert(key.text.clone(), template);
             }
         }
     }
 
     fn report_unused(&mut self) {
-        for (name, template) in &self.blocks {
-            if !self.used.contains(name) {
+        for (name, template) in &self.scope.blocks {
+            if !self.scope.used.contains(name) {
                 self.cx.error(template.span, format!("block `{name}` is never used")).help("use it as a layer, or remove it");
             }
         }
@@ -179,21 +194,14 @@ impl Reader<'_> {
 
     /// Runs `body` one key (and list index) down.
     fn nested<T>(&mut self, key: &str, index: Option<usize>, body: impl FnOnce(&mut Reader<'_>) -> T) -> T {
-        let Reader { cx, blocks, used, open } = self;
-        let (blocks_in, used_in, open_in) = (std::mem::take(blocks), std::mem::take(used), std::mem::take(open));
-        let (result, blocks_out, used_out, open_out) = cx.within(key, |cx| {
-            let run = |cx: &mut Cx| {
-                let mut inner = Reader { cx, blocks: blocks_in, used: used_in, open: open_in };
-                let result = body(&mut inner);
-                (result, inner.blocks, inner.used, inner.open)
-            };
+        let Reader { cx, scope } = self;
+        cx.within(key, |cx| {
+            let run = |cx: &mut Cx| body(&mut Reader { cx, scope });
             match index {
                 Some(index) => cx.at(index, run),
                 None => run(cx),
             }
-        });
-        (*blocks, *used, *open) = (blocks_out, used_out, open_out);
-        result
+        })
     }
 
     fn item(&mut self, node: &Node) -> Option<Item> {
@@ -215,7 +223,7 @@ impl Reader<'_> {
             }
         };
         let path = self.cx.path().to_owned();
-        if !self.known(&word) {
+        if !self.known_word(&word) {
             self.unknown(&word, span);
             return None;
         }
@@ -225,12 +233,12 @@ impl Reader<'_> {
         Some(Item { word, name, from, share, trainable, span, path, kind })
     }
 
-    fn known(&self, word: &str) -> bool {
-        CONTAINERS.contains(&word) || self.blocks.contains_key(word) || entry(word).is_some()
+    fn known_word(&self, word: &str) -> bool {
+        CONTAINERS.contains(&word) || self.scope.blocks.contains_key(word) || entry(word).is_some()
     }
 
     fn unknown(&mut self, word: &str, span: Span) {
-        let words = TABLE.iter().map(|e| e.word).chain(CONTAINERS).chain(self.blocks.keys().map(String::as_str));
+        let words = TABLE.iter().map(|e| e.word).chain(CONTAINERS).chain(self.scope.blocks.keys().map(String::as_str));
         let meant = nearest(word, words).map(str::to_owned);
         let error = self.cx.error(span, format!("unknown layer `{word}`"));
         match meant {
@@ -262,7 +270,7 @@ impl Reader<'_> {
                 let times = RepeatOptions::decode(&rest, self.cx);
                 Some(Kind::Repeat(times?.times, self.list("layers", layers?)?))
             }
-            block if self.blocks.contains_key(block) => self.block(block, options),
+            block if self.scope.blocks.contains_key(block) => self.block(block, options),
             layer => entry(layer).and_then(|e| (e.decode)(options, self.cx)).map(|l| Kind::Layer(l.into())),
         }
     }
@@ -288,22 +296,22 @@ impl Reader<'_> {
     }
 
     fn block(&mut self, name: &str, options: &Node) -> Option<Kind> {
-        self.used.insert(name.to_owned());
-        if self.open.iter().any(|open| open == name) {
+        self.scope.used.insert(name.to_owned());
+        if self.scope.open.iter().any(|open| open == name) {
             self.cx.error(options.span, format!("block `{name}` contains itself"));
             return None;
         }
         let arguments = self.arguments(name, options)?;
-        let layers = substitute(&self.blocks[name].layers, &arguments, self.cx)?;
-        self.open.push(name.to_owned());
+        let layers = substitute(&self.scope.blocks[name].layers, &arguments, self.cx)?;
+        self.scope.open.push(name.to_owned());
         let items = self.list("layers", &layers);
-        self.open.pop();
+        self.scope.open.pop();
         Some(Kind::Block(items?))
     }
 
     /// The values of a block's parameters at one use.
     fn arguments(&mut self, name: &str, options: &Node) -> Option<BTreeMap<String, Node>> {
-        let params = self.blocks[name].params.clone();
+        let params = self.scope.blocks[name].params.clone();
         let given: &[(Key, Node)] = match &options.value {
             Value::Null => &[],
             Value::Map(entries) => entries,
@@ -318,7 +326,7 @@ impl Reader<'_> {
             self.cx.unknown_key(&key.text, key.span, &names);
             whole = false;
         }
-        let mut arguments = BTreeMap::new();
+        let mut arguments = self.scope.known.clone();
         for (param, default) in &params {
             let value = given.iter().find(|(key, _)| key.text == *param).map(|(_, node)| node).or(default.as_ref());
             match value {

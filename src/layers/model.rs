@@ -50,6 +50,8 @@ pub struct Row {
     pub parameters: usize,
     /// Whether they are trained.
     pub trainable: bool,
+    /// Floating-point operations of its forward pass.
+    pub flops: u64,
 }
 
 /// A graph with its rows.
@@ -222,6 +224,7 @@ impl Builder<'_> {
         let before = self.registry.params.len();
         let known: usize = self.declared(path);
         self.graph.set_scope(path);
+        let nodes = self.graph.nodes.len();
         let mut cx = LayerCx {
             graph: &mut self.graph,
             mode: self.mode,
@@ -243,8 +246,15 @@ impl Builder<'_> {
             output: self.graph.shape(value).clone(),
             parameters: fresh.max(known),
             trainable,
+            flops: self.flops_since(nodes),
         });
         Ok(self.source(item, path, value))
+    }
+
+    /// Floating-point operations of the nodes from `first` on.
+    fn flops_since(&self, first: usize) -> u64 {
+        let types = |values: &[ValueId]| values.iter().map(|v| self.graph.ty(*v)).collect::<Vec<_>>();
+        self.graph.nodes[first..].iter().map(|n| n.op.flops(&types(&n.inputs), &types(&n.outputs))).sum()
     }
 
     /// Trained numbers that a layer declared in an earlier graph.

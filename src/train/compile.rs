@@ -1,0 +1,142 @@
+//! From a configuration and the data's shapes to a plan.
+
+use std::sync::Arc;
+
+use crate::config::diagnostic::{Diagnostic, Diagnostics};
+use crate::config::source::Span;
+use crate::config::types::{Config, Loss};
+use crate::layers::{BuildError, Built, InputSpec, Mode, Model, Registry, Row};
+use crate::ops::Target;
+use crate::ops::update::UpdateRule;
+use crate::plan::{self, Layout, Plan, PlanError, Request, Update};
+
+use super::optimizer;
+
+/// What a plan is compiled from.
+#[derive(Debug)]
+pub struct Spec<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// Its model, decoded.
+    pub model: &'a Model,
+    /// Where `loss` stands in the file, for errors about it.
+    pub loss_span: Span,
+    /// The model's inputs.
+    pub inputs: Vec<InputSpec>,
+    /// The target.
+    pub target: InputSpec,
+    /// Batch sizes that occur in training; empty to only evaluate.
+    pub train_sizes: Vec<usize>,
+    /// Batch sizes that occur in evaluation.
+    pub eval_sizes: Vec<usize>,
+}
+
+/// A plan with the names that go with it.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The programs.
+    pub plan: Plan,
+    /// The parameters' order.
+    pub params: Layout,
+    /// The states' order.
+    pub states: Layout,
+    /// Whether each parameter is trained.
+    pub trained: Vec<bool>,
+    /// The layers, of the largest batch.
+    pub rows: Vec<Row>,
+    /// Names of the statistics.
+    pub stats: Vec<&'static str>,
+    /// Batch size of each training program.
+    pub train_sizes: Vec<usize>,
+    /// Batch size of each evaluation program.
+    pub eval_sizes: Vec<usize>,
+    /// The optimizer.
+    pub rule: Arc<dyn UpdateRule>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// A layer does not fit.
+    #[error("{}", .0.message)]
+    Build(BuildError),
+    /// The plan does not work out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl CompileError {
+    /// As a message about the user's file; `model` is where the model stands.
+    pub fn diagnostics(&self, model: Span) -> Diagnostics {
+        let mut all = Diagnostics::default();
+        match self {
+            CompileError::Build(error) => {
+                let mut diagnostic = Diagnostic::new(error.span, error.path.clone(), error.message.clone());
+                if let Some(note) = &error.note {
+                    diagnostic.note(note.clone());
+                }
+                all.push(diagnostic);
+            }
+            CompileError::Plan(error) => _ = all.push(Diagnostic::new(model, "model", error.to_string())),
+        }
+        all
+    }
+}
+
+/// Index of the loss's sum among the statistics.
+pub const LOSS: usize = 0;
+/// Index of the divisor among the statistics.
+pub const WEIGHT: usize = 1;
+/// Index of the correct rows among the statistics, where there are any.
+pub const CORRECT: usize = 2;
+
+/// Builds the graphs of all batch sizes and plans them.
+///
+/// # Errors
+/// When a layer's input does not fit or a parameter cannot be trained.
+pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileError> {
+    let mut registry = Registry::default();
+    let mut build = |sizes: &[usize], mode: Mode| -> Result<Vec<Built>, CompileError> {
+        let loss: (&Loss, Span) = (&spec.config.loss, spec.loss_span);
+        sizes
+            .iter()
+            .map(|batch| spec.model.forward(&mut registry, &spec.inputs, &spec.target, loss, *batch, mode))
+            .collect::<Result<_, _>>()
+            .map_err(CompileError::Build)
+    };
+    let mut train = build(&spec.train_sizes, Mode::Train)?;
+    let mut eval = build(&spec.eval_sizes, Mode::Eval)?;
+    let first = train.first_mut().or(eval.first_mut());
+    let (rows, stats) = first.map(|b| (std::mem::take(&mut b.rows), b.stats.clone())).unwrap_or_default();
+    let (rule, decay_all) = optimizer::rule(&spec.config.optimizer);
+    let params = Layout::new(registry.params);
+    let states = Layout::new(registry.states);
+    let settings = &spec.config.train;
+    let update = (!train.is_empty()).then(|| Update {
+        rule: rule.clone(),
+        decay_all,
+        clip_norm: settings.clip_norm.map(|c| c as f32),
+        accumulate: settings.accumulate,
+        weight_index: WEIGHT,
+    });
+    let plan = plan::build(Request {
+        target,
+        params: &params,
+        states: &states,
+        trained: &registry.trained,
+        train: train.into_iter().map(|b| b.forward).collect(),
+        eval: eval.into_iter().map(|b| b.forward).collect(),
+        update,
+    })?;
+    Ok(Compiled {
+        plan,
+        params,
+        states,
+        trained: registry.trained,
+        rows,
+        stats,
+        train_sizes: spec.train_sizes.clone(),
+        eval_sizes: spec.eval_sizes.clone(),
+        rule,
+    })
+}

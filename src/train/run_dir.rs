@@ -1,0 +1,196 @@
+//! A run's folder: the resolved configuration, run.json, metrics.jsonl and the checkpoints. It is
+//! append-only: a folder that holds a run is never written over.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::checkpoint::{self, CheckpointError};
+use crate::device::DeviceInfo;
+
+/// What run.json says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Version of this program.
+    pub wootz: String,
+    /// Version of the checkpoint format.
+    pub checkpoint_format: u32,
+    /// The run's name.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Files that were read, with their SHA-256.
+    pub files: Vec<FileHash>,
+    /// Trained numbers.
+    pub parameters: usize,
+    /// The device at each start of the run, the first start first.
+    pub starts: Vec<Start>,
+}
+
+/// A file and its hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileHash {
+    /// As it was named.
+    pub path: String,
+    /// In hexadecimal.
+    pub sha256: String,
+}
+
+/// One start of the run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// First step of this start.
+    pub from_step: u64,
+    /// The device.
+    pub device: Json,
+    /// Precision of the arithmetic.
+    pub precision: String,
+}
+
+impl Start {
+    /// A start on a device.
+    pub fn new(from_step: u64, device: &DeviceInfo) -> Self {
+        let device = serde_json::to_value(device).unwrap_or_default();
+        Start { from_step, device, precision: "f32".into() }
+    }
+}
+
+/// The folder of one run.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    metrics: File,
+}
+
+const CONFIG: &str = "config.yaml";
+const INFO: &str = "run.json";
+const METRICS: &str = "metrics.jsonl";
+
+/// Whether a folder holds a run.
+pub fn holds_run(path: &Path) -> bool {
+    path.join(CONFIG).exists() || path.join(INFO).exists() || !checkpoint::by_age(path).is_empty()
+}
+
+/// The folder of a new run: `name` in `parent`, or `name-2`, `name-3`, … where that is taken.
+pub fn fresh(parent: &Path, name: &str) -> PathBuf {
+    let numbered = (2..).map(|n| parent.join(format!("{name}-{n}")));
+    std::iter::once(parent.join(name)).chain(numbered).find(|path| !path.exists()).unwrap_or_else(|| parent.join(name))
+}
+
+/// The newest run in `parent` whose folder is called `name` or `name-N`, by its checkpoints' age.
+pub fn newest(parent: &Path, name: &str) -> Option<PathBuf> {
+    let ours = |path: &PathBuf| {
+        let found = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix(name)).map(str::to_owned);
+        found.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok()))
+    };
+    let entries = fs::read_dir(parent).ok()?;
+    let mut runs: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| ours(p) && holds_run(p)).collect();
+    runs.sort_by_key(|path| fs::metadata(path.join(METRICS)).and_then(|m| m.modified()).ok());
+    runs.pop()
+}
+
+impl RunDir {
+    /// Creates the folder of a new run.
+    ///
+    /// # Errors
+    /// When it holds a run already or cannot be written.
+    pub fn create(path: &Path, config: &str, info: &RunInfo) -> Result<Self, CheckpointError> {
+        if holds_run(path) {
+            let reason = "it holds a run already; `--resume` continues it, another `--run-dir` starts anew".to_owned();
+            return Err(CheckpointError::Mismatch { path: path.to_owned(), reason });
+        }
+        fs::create_dir_all(path).map_err(CheckpointError::io("create", path))?;
+        write_whole(path, CONFIG, config.as_bytes())?;
+        write_info(path, info)?;
+        Self::open(path)
+    }
+
+    /// Opens the folder of a run to continue it from `step`: metrics of later steps are dropped,
+    /// since they will be measured again.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn resume(path: &Path, step: u64, start: Start) -> Result<Self, CheckpointError> {
+        let mut info = Self::info(path)?;
+        info.starts.push(start);
+        write_info(path, &info)?;
+        let metrics = path.join(METRICS);
+        let kept = match File::open(&metrics) {
+            Ok(file) => kept_lines(file, step).map_err(CheckpointError::io("read", &metrics))?,
+            Err(_) => String::new(),
+        };
+        write_whole(path, METRICS, kept.as_bytes())?;
+        Self::open(path)
+    }
+
+    fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let file = path.join(METRICS);
+        let metrics = OpenOptions::new().create(true).append(true).open(&file).map_err(CheckpointError::io("open", &file))?;
+        Ok(RunDir { path: path.to_owned(), metrics })
+    }
+
+    /// Its run.json.
+    ///
+    /// # Errors
+    /// When it is missing or damaged.
+    pub fn info(path: &Path) -> Result<RunInfo, CheckpointError> {
+        let file = path.join(INFO);
+        let text = fs::read(&file).map_err(CheckpointError::io("read", &file))?;
+        serde_json::from_slice(&text).map_err(|e| CheckpointError::Damaged { path: file, reason: e.to_string() })
+    }
+
+    /// The resolved configuration that the run was started with.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn config(path: &Path) -> Result<String, CheckpointError> {
+        let file = path.join(CONFIG);
+        fs::read_to_string(&file).map_err(CheckpointError::io("read", &file))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one line to metrics.jsonl.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn record(&mut self, line: &Json) -> Result<(), CheckpointError> {
+        let text = format!("{line}\n");
+        self.metrics.write_all(text.as_bytes()).map_err(CheckpointError::io("write", self.path.join(METRICS)))
+    }
+}
+
+/// Whole lines of a metrics file up to a step; a last line cut off by a kill is dropped.
+fn kept_lines(file: File, step: u64) -> std::io::Result<String> {
+    let mut kept = String::new();
+    for line in BufReader::new(file).lines() {
+        let line = line?;
+        let at = serde_json::from_str::<Json>(&line).ok().and_then(|json| json["step"].as_u64());
+        if at.is_some_and(|at| at <= step) {
+            kept.push_str(&line);
+            kept.push('\n');
+        }
+    }
+    Ok(kept)
+}
+
+fn write_info(path: &Path, info: &RunInfo) -> Result<(), CheckpointError> {
+    let text = serde_json::to_string_pretty(info)
+        .map_err(|e| CheckpointError::Damaged { path: path.join(INFO), reason: e.to_string() })?;
+    write_whole(path, INFO, text.as_bytes())
+}
+
+/// Writes a file so that a kill leaves the old one or the new one.
+fn write_whole(folder: &Path, name: &str, content: &[u8]) -> Result<(), CheckpointError> {
+    let (temporary, file) = (folder.join(format!(".{name}.new")), folder.join(name));
+    let mut out = File::create(&temporary).map_err(CheckpointError::io("create", &temporary))?;
+    out.write_all(content).map_err(CheckpointError::io("write", &temporary))?;
+    out.sync_all().map_err(CheckpointError::io("sync", &temporary))?;
+    fs::rename(&temporary, &file).map_err(CheckpointError::io("rename", &temporary))
+}
