@@ -123,7 +123,6 @@ impl Model {
     /// Reads the `model` section; reports to `cx` and gives nothing where it has errors. `classes`
     /// is what `$classes` stands for: the number of classes or tokens in the data.
     pub fn decode(node: &Node, classes: usize, cx: &mut Cx) -> Option<Model> {
-        cx.within("model", |cx| {
             let mut map = MapReader::open(node, cx)?;
             let blocks = map.entry("blocks").map(|(_, node)| node);
             let layers = map.entry("layers");
@@ -141,8 +140,7 @@ impl Model {
             let layers = substitute(layers?.1, &reader.scope.known, reader.cx)?;
             let items = reader.list("layers", &layers);
             reader.report_unused();
-            items.filter(|_| !reader.cx.failed()).map(|items| Model { items })
-        })
+            items.map(|items| Model { items })
     }
 }
 

@@ -2,7 +2,7 @@
 //! append-only: a folder that holds a run is never written over.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ impl Start {
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    metrics: File,
+    metrics: BufWriter<File>,
 }
 
 const CONFIG: &str = "config.yaml";
@@ -129,7 +129,7 @@ impl RunDir {
     fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.join(METRICS);
         let metrics = OpenOptions::new().create(true).append(true).open(&file).map_err(CheckpointError::io("open", &file))?;
-        Ok(RunDir { path: path.to_owned(), metrics })
+        Ok(RunDir { path: path.to_owned(), metrics: BufWriter::new(metrics) })
     }
 
     /// Its run.json.
@@ -163,6 +163,16 @@ impl RunDir {
     pub fn record(&mut self, line: &Json) -> Result<(), CheckpointError> {
         let text = format!("{line}\n");
         self.metrics.write_all(text.as_bytes()).map_err(CheckpointError::io("write", self.path.join(METRICS)))
+    }
+}
+
+impl RunDir {
+    /// Hands all recorded lines to the system.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn flush(&mut self) -> Result<(), CheckpointError> {
+        self.metrics.flush().map_err(CheckpointError::io("write", self.path.join(METRICS)))
     }
 }
 

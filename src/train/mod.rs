@@ -1,0 +1,15 @@
+//! Training: from a configuration to a plan, the loop, checkpoints, logs.
+
+pub mod checkpoint;
+pub mod compile;
+mod evaluate;
+mod health;
+mod initial;
+pub mod model_io;
+pub mod optimizer;
+pub mod progress;
+pub mod run;
+pub mod run_dir;
+pub mod schedule;
+pub mod signals;
+mod watch;

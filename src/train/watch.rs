@@ -1,0 +1,42 @@
+//! Metrics that decide something: which checkpoint is best, and when to stop early. Both are
+//! functions of what they remember and the newest value, so that a resumed run decides alike.
+
+use crate::config::train::{EarlyStop, KeepBest, Mode};
+
+use super::checkpoint::{Best, Waiting};
+
+/// Values measured at one evaluation, such as `("valid/loss", 0.3)`.
+pub type Metrics = Vec<(String, f64)>;
+
+/// The value of a metric, if it was measured and is a number.
+pub fn value(metrics: &Metrics, name: &str) -> Option<f64> {
+    metrics.iter().find(|(n, _)| n == name).map(|(_, v)| *v).filter(|v| v.is_finite())
+}
+
+/// Updates the best value; tells whether there is a new one. Equal values are not better: the
+/// earlier checkpoint stays.
+pub fn update_best(best: &mut Option<Best>, rule: &KeepBest, metrics: &Metrics, step: u64) -> bool {
+    let Some(new) = value(metrics, &rule.metric) else { return false };
+    let better = best.as_ref().is_none_or(|old| improves(rule.mode(), new, old.value, 0.0));
+    if better {
+        *best = Some(Best { metric: rule.metric.clone(), value: new, step });
+    }
+    better
+}
+
+/// Updates what early stopping remembers; tells whether to stop.
+pub fn update_waiting(waiting: &mut Option<Waiting>, rule: &EarlyStop, metrics: &Metrics) -> bool {
+    let Some(new) = value(metrics, &rule.metric) else { return false };
+    match waiting {
+        Some(old) if !improves(rule.mode(), new, old.best, rule.min_delta) => old.since += 1,
+        _ => *waiting = Some(Waiting { best: new, since: 0 }),
+    }
+    waiting.as_ref().is_some_and(|w| w.since >= rule.patience as u64)
+}
+
+fn improves(mode: Mode, new: f64, old: f64, by: f64) -> bool {
+    match mode {
+        Mode::Min => new < old - by,
+        Mode::Max => new > old + by,
+    }
+}
