@@ -1,1 +1,7 @@
-fn main() {}
+//! The `wootz` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    wootz::cli::main()
+}

@@ -1,0 +1,118 @@
+//! `eval`: measures a trained model on a set.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::CliError;
+use super::session::{Session, SetName, set_sizes};
+use crate::config::types::Metric;
+use crate::device::Executor;
+use crate::train::checkpoint::{self, Snapshot};
+use crate::train::compile::Compiled;
+use crate::train::run::evaluate_set;
+use crate::train::run_dir::RunDir;
+use crate::train::model_io;
+
+/// Which trained model.
+#[derive(Debug, Clone, Args)]
+pub struct TrainedArgs {
+    /// The run's folder, or one of its checkpoints.
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
+    pub run: PathBuf,
+    /// In a run's folder: the newest checkpoint instead of the best.
+    #[arg(long)]
+    pub last: bool,
+    /// Set a key of the run's configuration, such as `data.test.csv.path=new.csv`.
+    #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// The set.
+    #[arg(long, value_enum, default_value = "valid")]
+    pub on: SetName,
+}
+
+/// What to measure.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  wootz eval --run checkpoints/digits-cnn
+  wootz eval --run checkpoints/digits-cnn/step-00000130 --on train --json")]
+pub struct EvalArgs {
+    #[command(flatten)]
+    trained: TrainedArgs,
+    /// One JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A trained model on a device.
+pub struct Trained {
+    /// The run's configuration and data.
+    pub session: Session,
+    /// The plan, for evaluation only.
+    pub compiled: Compiled,
+    /// The device, with the model's weights.
+    pub executor: Box<dyn Executor>,
+    /// The checkpoint.
+    pub from: PathBuf,
+    /// Steps it was trained for.
+    pub step: u64,
+}
+
+impl Trained {
+    /// Opens a trained model for batches of the given sizes.
+    ///
+    /// # Errors
+    /// When the run, its data or the device cannot be used.
+    pub fn open(args: &TrainedArgs, sizes: impl FnOnce(&Session) -> Result<Vec<usize>, CliError>) -> Result<Self, CliError> {
+        let (folder, from, snapshot) = find(&args.run, args.last)?;
+        RunDir::config(&folder)?;
+        let session = Session::open_file(&folder.join("config.yaml"), &args.sets, args.device.as_deref())?;
+        let device = session.device()?;
+        let sizes = sizes(&session)?;
+        let compiled = session.compile_sizes(&device.target(), Vec::new(), sizes)?;
+        let mut executor = device.prepare(&compiled.plan)?;
+        model_io::restore(executor.as_mut(), &compiled, &snapshot, false)?;
+        Ok(Trained { session, compiled, executor, from, step: snapshot.state.step })
+    }
+}
+
+fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliError> {
+    if !path.exists() {
+        return Err(CliError::Usage(format!("{}: there is no such run or checkpoint", path.display())));
+    }
+    if checkpoint::step_of(path).is_some() {
+        let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
+        return Ok((folder, path.to_owned(), checkpoint::load(path)?));
+    }
+    let (from, snapshot) = if last {
+        let (from, snapshot, damaged) = checkpoint::newest_good(path)?;
+        damaged.iter().for_each(|bad| super::eprint(&format!("warning: passed over {}", bad.error)));
+        (from, snapshot)
+    } else {
+        checkpoint::best(path)?
+    };
+    Ok((path.to_owned(), from, snapshot))
+}
+
+/// Measures.
+pub fn run(args: EvalArgs) -> Result<u8, CliError> {
+    let on = args.trained.on;
+    let mut trained = Trained::open(&args.trained, |session| {
+        Ok(set_sizes(session.set(on)?.as_ref(), session.config().train.batch_size))
+    })?;
+    let set = trained.session.set(on)?;
+    let accuracy = trained.session.config().metrics.contains(&Metric::Accuracy);
+    let metrics = evaluate_set(trained.executor.as_mut(), &trained.compiled, &set, on.word(), accuracy)?;
+    if args.json {
+        let values: serde_json::Map<String, serde_json::Value> = metrics.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
+        super::print(&json!({"checkpoint": trained.from, "step": trained.step, "samples": set.len(), "metrics": values}).to_string());
+    } else {
+        super::eprint(&format!("{} (step {}), {} samples", trained.from.display(), trained.step, set.len()));
+        metrics.iter().for_each(|(name, value)| super::print(&format!("{name} {value:.6}")));
+    }
+    Ok(0)
+}

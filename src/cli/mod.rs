@@ -1,0 +1,145 @@
+//! The command line: one file per subcommand. Results go to stdout, everything else to stderr.
+//!
+//! Exit codes: 0 done; 1 a file that cannot be written or a damaged checkpoint; 2 a wrong
+//! configuration or command line; 3 data; 4 a device; 5 training stopped by a health rule; 130
+//! and 143 after SIGINT and SIGTERM, with a checkpoint saved.
+
+mod check;
+mod differences;
+mod doctor;
+mod error;
+mod eval;
+mod generate;
+mod plan;
+mod predict;
+mod schema;
+mod session;
+mod train;
+mod verify;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+pub use error::CliError;
+
+/// Trains neural networks that are written down in YAML.
+#[derive(Debug, Parser)]
+#[command(name = "wootz", version, about, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    /// Say more on stderr: -v for what is done, -vv for how.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// How log lines look.
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    log_format: LogFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  wootz train --config configs/digits-cnn.yaml
+  wootz train --config configs/digits-cnn.yaml --set optimizer.adamw.lr=0.01 --device cpu
+  wootz train --config configs/digits-cnn.yaml --resume
+  wootz plan --config configs/char-gpt.yaml
+  wootz eval --run checkpoints/digits-cnn";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON document a line.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a model, or continue a run.
+    Train(train::TrainArgs),
+    /// Measure a trained model on a set.
+    Eval(eval::EvalArgs),
+    /// Answer for each sample of a set, or continue a text.
+    Predict(predict::PredictArgs),
+    /// Show what a step will do and hold, without running it.
+    Plan(plan::PlanArgs),
+    /// Find everything that is wrong with a configuration.
+    Check(check::CheckArgs),
+    /// Compare every op of a model's step between this device and the CPU.
+    Verify(verify::VerifyArgs),
+    /// Show the devices of this machine and test them.
+    Doctor(doctor::DoctorArgs),
+    /// Print the JSON schema of configurations, or the reference in Markdown.
+    Schema(schema::SchemaArgs),
+    /// Print completions for a shell, or the man page.
+    Generate(generate::GenerateArgs),
+}
+
+/// Which configuration.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// The configuration.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Set a key, such as `train.batch_size=32` or `model.layers[0].linear.out_features=8`.
+    #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device instead of the configuration's: auto, cpu, metal, vulkan, dx12, or a
+    /// part of a GPU's name.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = error.exit_code();
+            // Where the stream is closed there is nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(code as u8);
+        }
+    };
+    start_log(cli.verbose, cli.log_format);
+    let result = match cli.command {
+        Command::Train(args) => train::run(args),
+        Command::Eval(args) => eval::run(args),
+        Command::Predict(args) => predict::run(args),
+        Command::Plan(args) => plan::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Schema(args) => schema::run(args),
+        Command::Generate(args) => generate::run(args, Cli::command()),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprint(&error.to_string());
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn start_log(verbose: u8, format: LogFormat) {
+    let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
+    let filter = EnvFilter::try_from_env("WOOTZ_LOG").unwrap_or_else(|_| EnvFilter::new(format!("wootz={level},warn")));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).without_time().with_target(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+/// Writes a line to stdout. A reader that went away (`| head`) is no error.
+pub(crate) fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Writes a line to stderr.
+pub(crate) fn eprint(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

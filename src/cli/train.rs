@@ -1,0 +1,200 @@
+//! `train`: a new run, or the continuation of one.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::session::Session;
+use super::{CliError, ConfigArgs};
+use crate::config::node::json_to_yaml;
+use crate::device::{DeviceInfo, Executor};
+use crate::train::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
+use crate::train::compile::Compiled;
+use crate::train::model_io;
+use crate::train::progress::Progress;
+use crate::train::run::{Outcome, Trainer};
+use crate::train::run_dir::{self, FileHash, RunDir, RunInfo, Start};
+use crate::train::signals::Signals;
+
+/// How to train.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  wootz train --config configs/digits-cnn.yaml
+  wootz train --config configs/digits-cnn.yaml --set train.epochs=3 --set optimizer.adamw.lr=0.01
+  wootz train --config configs/digits-cnn.yaml --resume                 the newest run of this name
+  wootz train --config configs/digits-cnn.yaml --resume checkpoints/digits-cnn/step-00000130")]
+pub struct TrainArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Stop after this many steps in all, as if interrupted: the schedule is that of the whole
+    /// run.
+    #[arg(long)]
+    steps: Option<u64>,
+    /// The run's folder. Without it: the run's name in `checkpoint.dir`.
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// Continue a run: its folder or one of its checkpoints; without a path, the newest run of
+    /// this name.
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 0..=1, default_missing_value = "")]
+    resume: Option<PathBuf>,
+    /// Give the result as one JSON document on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a run continues.
+struct Resumed {
+    folder: PathBuf,
+    snapshot: Snapshot,
+    from: PathBuf,
+}
+
+/// Trains.
+pub fn run(args: TrainArgs) -> Result<u8, CliError> {
+    let session = Session::open(&args.config)?;
+    let name = run_name(&session, &args.config.config);
+    let resumed = match &args.resume {
+        Some(path) => Some(find(path, &session, &name, args.run_dir.as_deref())?),
+        None => None,
+    };
+    let device = session.device()?;
+    let compiled = session.compile(&device.target())?;
+    let mut executor = device.prepare(&compiled.plan)?;
+    let info = executor.info().clone();
+    super::eprint(&format!("{name}: {} parameters on {} ({})", compiled.params.parameter_count(), info.name, info.backend));
+    let (folder, state) = match resumed {
+        Some(resumed) => resume(&session, &compiled, executor.as_mut(), resumed)?,
+        None => start(&session, &compiled, executor.as_mut(), &args, &name)?,
+    };
+    let total = session.total_steps();
+    let last = args.steps.map_or(total, |steps| steps.min(total));
+    if state.step >= last {
+        super::eprint(&format!("{}: step {} of {last} is done already; raise `train.epochs` or `train.steps` to go on", folder.path().display(), state.step));
+    }
+    let shown = folder.path().to_owned();
+    let trainer = Trainer {
+        config: session.config(),
+        compiled: &compiled,
+        executor,
+        train: session.data.train.clone(),
+        valid: session.data.valid.clone(),
+        batches: session.batches(),
+        folder: Some(folder),
+        progress: Progress::new(last, state.step, false),
+        signals: Signals::watch().map_err(|e| CliError::Usage(format!("cannot watch for signals: {e}")))?,
+        state,
+        last_step: last,
+        total_steps: total,
+    };
+    let outcome = trainer.run()?;
+    show(&outcome, &shown, &info, args.json);
+    Ok(outcome.stopped.map_or(0, |stop| stop.exit_code()))
+}
+
+fn run_name(session: &Session, path: &Path) -> String {
+    let stem = path.file_stem().map_or("run".into(), |s| s.to_string_lossy().into_owned());
+    session.config().name.clone().unwrap_or(stem)
+}
+
+/// Begins a new run in a folder of its own.
+fn start(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, args: &TrainArgs, name: &str) -> Result<(RunDir, State), CliError> {
+    let path = args.run_dir.clone().unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
+    let files = session.loaded.sources.iter().map(|source| FileHash {
+        path: source.name.clone(),
+        sha256: Sha256::digest(source.text.as_bytes()).iter().map(|b| format!("{b:02x}")).collect(),
+    });
+    let info = RunInfo {
+        wootz: env!("CARGO_PKG_VERSION").into(),
+        checkpoint_format: FORMAT,
+        name: name.to_owned(),
+        seed: session.config().seed,
+        files: files.collect(),
+        parameters: compiled.params.parameter_count(),
+        starts: vec![Start::new(1, executor.info())],
+    };
+    let folder = RunDir::create(&path, &resolved(session), &info).map_err(usage_if_taken)?;
+    model_io::initialise(executor, compiled, session.config().seed)?;
+    super::eprint(&format!("run folder: {}", path.display()));
+    Ok((folder, State::default()))
+}
+
+/// A folder that holds a run is a matter of the command line, not of the disk.
+fn usage_if_taken(error: CheckpointError) -> CliError {
+    match error {
+        CheckpointError::Mismatch { path, reason } => CliError::Usage(format!("{}: {reason}", path.display())),
+        other => CliError::File(other),
+    }
+}
+
+/// The configuration as it was resolved, as YAML.
+fn resolved(session: &Session) -> String {
+    json_to_yaml(&crate::config::decode::Decode::to_json(session.config()))
+}
+
+/// Finds the run and the checkpoint to continue from, passing over damaged ones aloud.
+fn find(path: &Path, session: &Session, name: &str, run_dir: Option<&Path>) -> Result<Resumed, CliError> {
+    let dir = &session.config().checkpoint.dir;
+    let path = match (path.as_os_str().is_empty(), run_dir) {
+        (false, _) => path.to_owned(),
+        (true, Some(folder)) => folder.to_owned(),
+        (true, None) => run_dir::newest(dir, name)
+            .ok_or_else(|| CliError::Usage(format!("there is no run `{name}` in {} to resume", dir.display())))?,
+    };
+    if !path.exists() {
+        return Err(CliError::Usage(format!("{}: there is no such run or checkpoint", path.display())));
+    }
+    if checkpoint::step_of(&path).is_some() {
+        let snapshot = checkpoint::load(&path)?;
+        let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
+        return Ok(Resumed { folder, snapshot, from: path });
+    }
+    let (from, snapshot, damaged) = checkpoint::newest_good(&path)?;
+    for bad in &damaged {
+        super::eprint(&format!("warning: passed over {}", bad.error));
+    }
+    Ok(Resumed { folder: path, snapshot, from })
+}
+
+/// Restores a run; refuses what would make it another one.
+fn resume(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, resumed: Resumed) -> Result<(RunDir, State), CliError> {
+    let Resumed { folder, snapshot, from } = resumed;
+    let differences = super::differences::between(&RunDir::config(&folder)?, &resolved(session));
+    if !differences.is_empty() {
+        let list = differences.join("\n  ");
+        return Err(CliError::Usage(format!("{} was started with another configuration:\n  {list}\nresume with the same values, or start a new run", folder.display())));
+    }
+    let state = snapshot.state.clone();
+    let samples = session.data.train.len() as u64;
+    if state.samples != samples {
+        return Err(CliError::Usage(format!("{} was trained on {} samples; the data now holds {samples}", folder.display(), state.samples)));
+    }
+    model_io::restore(executor, compiled, &snapshot, true)?;
+    let start = Start::new(state.step + 1, executor.info());
+    super::eprint(&format!("resuming {} after step {}", from.display(), state.step));
+    Ok((RunDir::resume(&folder, state.step, start)?, state))
+}
+
+fn show(outcome: &Outcome, folder: &Path, info: &DeviceInfo, as_json: bool) {
+    let metrics: serde_json::Map<String, serde_json::Value> =
+        outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    if as_json {
+        let document = json!({
+            "run": folder, "step": outcome.step, "metrics": metrics, "best": outcome.best, "device": info,
+            "checkpoint": outcome.checkpoint, "early_stop": outcome.early, "interrupted": outcome.stopped.is_some(),
+        });
+        return super::print(&document.to_string());
+    }
+    let words: Vec<String> = outcome.metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+    let why = match (outcome.stopped, outcome.early) {
+        (Some(_), _) => "interrupted at",
+        (None, true) => "stopped early at",
+        (None, false) => "done:",
+    };
+    super::print(&format!("{why} step {}  {}", outcome.step, words.join("  ")));
+    if let Some(best) = &outcome.best {
+        super::print(&format!("best {} {:.4} at step {}", best.metric, best.value, best.step));
+    }
+    super::print(&format!("run {}", folder.display()));
+}
