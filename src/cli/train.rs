@@ -44,11 +44,11 @@ pub struct TrainArgs {
     json: bool,
 }
 
-/// Where a run continues.
+/// Where a run continues: in its folder, from a checkpoint, or from the start where it was killed
+/// before the first one.
 struct Resumed {
     folder: PathBuf,
-    snapshot: Snapshot,
-    from: PathBuf,
+    checkpoint: Option<(PathBuf, Snapshot)>,
 }
 
 /// Trains.
@@ -148,23 +148,32 @@ fn find(path: &Path, session: &Session, name: &str, run_dir: Option<&Path>) -> R
     if checkpoint::step_of(&path).is_some() {
         let snapshot = checkpoint::load(&path)?;
         let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
-        return Ok(Resumed { folder, snapshot, from: path });
+        return Ok(Resumed { folder, checkpoint: Some((path, snapshot)) });
+    }
+    if run_dir::holds_run(&path) && checkpoint::by_age(&path).is_empty() {
+        return Ok(Resumed { folder: path, checkpoint: None });
     }
     let (from, snapshot, damaged) = checkpoint::newest_good(&path)?;
     for bad in &damaged {
         super::eprint(&format!("warning: passed over {}", bad.error));
     }
-    Ok(Resumed { folder: path, snapshot, from })
+    Ok(Resumed { folder: path, checkpoint: Some((from, snapshot)) })
 }
 
 /// Restores a run; refuses what would make it another one.
 fn resume(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, resumed: Resumed) -> Result<(RunDir, State), CliError> {
-    let Resumed { folder, snapshot, from } = resumed;
+    let Resumed { folder, checkpoint } = resumed;
     let differences = super::differences::between(&RunDir::config(&folder)?, &resolved(session));
     if !differences.is_empty() {
         let list = differences.join("\n  ");
         return Err(CliError::Usage(format!("{} was started with another configuration:\n  {list}\nresume with the same values, or start a new run", folder.display())));
     }
+    let Some((from, snapshot)) = checkpoint else {
+        super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
+        model_io::initialise(executor, compiled, session.config().seed)?;
+        let start = Start::new(1, executor.info());
+        return Ok((RunDir::resume(&folder, 0, start)?, State::default()));
+    };
     let state = snapshot.state.clone();
     let samples = session.data.train.len() as u64;
     if state.samples != samples {

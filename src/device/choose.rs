@@ -1,0 +1,73 @@
+//! Choosing a device by the word in the configuration.
+
+use super::cpu::{self, CpuExecutor};
+use super::gpu::{self, GpuDevice};
+use super::{DeviceError, Executor};
+use crate::ops::Target;
+use crate::plan::Plan;
+
+/// A device that was chosen but runs nothing yet.
+pub enum Device {
+    /// The native executor, with this many threads (0: one a core).
+    Cpu(usize),
+    /// A GPU.
+    Gpu(Box<GpuDevice>),
+}
+
+/// Opens the device of a word: `cpu`; `auto`, the first hardware GPU, else the CPU; a backend's
+/// name; or a part of an adapter's name, the only way to a software adapter.
+///
+/// # Errors
+/// When no device matches. Nothing stands in for a device that was asked for.
+pub fn open(asked: &str, threads: usize) -> Result<Device, DeviceError> {
+    match asked {
+        "cpu" => Ok(Device::Cpu(threads)),
+        "auto" => match gpu::open(asked) {
+            Ok(device) => Ok(Device::Gpu(Box::new(device))),
+            Err(DeviceError::NotFound { found, .. }) => {
+                tracing::info!("no hardware GPU ({found}): using the CPU");
+                Ok(Device::Cpu(threads))
+            }
+            Err(error) => Err(error),
+        },
+        _ => Ok(Device::Gpu(Box::new(gpu::open(asked)?))),
+    }
+}
+
+impl Device {
+    /// What to plan for.
+    pub fn target(&self) -> Target {
+        match self {
+            Device::Cpu(_) => Target::Cpu,
+            Device::Gpu(device) => Target::Gpu(device.limits()),
+        }
+    }
+
+    /// Allocates a plan's memory and compiles its kernels.
+    ///
+    /// # Errors
+    /// When the plan does not fit the device.
+    pub fn prepare(self, plan: &Plan) -> Result<Box<dyn Executor>, DeviceError> {
+        match self {
+            Device::Cpu(threads) => Ok(Box::new(CpuExecutor::new(plan.clone(), threads)?)),
+            Device::Gpu(device) => Ok(Box::new(device.prepare(plan, gpu::Options::default())?)),
+        }
+    }
+
+    /// The device in words.
+    pub fn describe(&self) -> String {
+        let info = match self {
+            Device::Cpu(threads) => cpu::info(*threads),
+            Device::Gpu(device) => device.info().clone(),
+        };
+        format!("{} ({})", info.name, info.backend)
+    }
+
+    /// Bytes of upload, readback and uniform memory that the executor will add to the plan's pages.
+    pub fn staging_bytes(&self, plan: &Plan) -> u64 {
+        match self {
+            Device::Cpu(_) => 0,
+            Device::Gpu(_) => gpu::staging_bytes(plan),
+        }
+    }
+}

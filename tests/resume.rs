@@ -1,0 +1,186 @@
+//! Exact resume: a run that is killed and resumed, at any moment and any number of times, ends
+//! with the same bytes as one that never stopped.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Random, soak, wootz};
+
+/// Dropout, shuffling, batch norm, accumulation over windows of three with a short last one,
+/// moments, clipping, schedule: all that could be forgotten. 150 samples in batches of 16 are ten
+/// micro-batches, the last of 6: four windows an epoch.
+const CONFIG: &str = "
+version: 1
+name: resume
+seed: 7
+data:
+  train: {synthetic: {kind: classification, samples: 165, shape: [1, 6, 6], classes: 4}}
+  valid: {split: 0.1}
+model:
+  layers:
+    - conv2d: {out_channels: 6, kernel_size: 3, padding: 1}
+    - batch_norm
+    - relu
+    - dropout: {p: 0.3}
+    - flatten
+    - linear: {out_features: 24}
+    - gelu
+    - dropout: {p: 0.2}
+    - linear: {out_features: 4}
+loss: cross_entropy
+metrics: [accuracy]
+optimizer: {adamw: {lr: 5.0e-3}}
+schedule: {cosine: {warmup_steps: 5}}
+train: {epochs: EPOCHS, batch_size: 16, accumulate: 3, clip_norm: 0.5}
+checkpoint: {every_steps: 3, keep_last: 2, keep_best: {metric: valid/loss}}
+";
+
+struct Lab {
+    folder: tempfile::TempDir,
+    device: String,
+}
+
+impl Lab {
+    fn new(device: &str, epochs: usize) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("config.yaml"), CONFIG.replace("EPOCHS", &epochs.to_string())).expect("a file");
+        Lab { folder, device: device.to_owned() }
+    }
+
+    fn command(&self, run: &str, more: &[&str]) -> Command {
+        let mut command = wootz();
+        command.args(["train", "--device", &self.device, "--config"]).arg(self.folder.path().join("config.yaml"));
+        command.arg("--run-dir").arg(self.folder.path().join(run)).args(more);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    fn finish(&self, run: &str, more: &[&str]) {
+        let output = self.command(run, more).output().expect("wootz starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Starts the run, kills it after a while; tells whether it was still running.
+    fn kill_after(&self, run: &str, more: &[&str], wait: Duration) -> bool {
+        let mut child: Child = self.command(run, more).spawn().expect("wootz starts");
+        sleep(wait);
+        let running = child.try_wait().expect("a child").is_none();
+        child.kill().expect("it can be killed");
+        child.wait().expect("a child");
+        running
+    }
+
+    /// Resumes where there is a run, starts it where the kill came before its folder.
+    fn resume_flags(&self, run: &str) -> Vec<&'static str> {
+        if self.folder.path().join(run).join("run.json").exists() { vec!["--resume"] } else { Vec::new() }
+    }
+
+    fn last(&self, run: &str) -> PathBuf {
+        wootz::train::checkpoint::by_age(&self.folder.path().join(run)).pop().expect("a checkpoint")
+    }
+}
+
+fn same_bytes(a: &Path, b: &Path) {
+    assert_eq!(a.file_name(), b.file_name(), "the runs ended at different steps");
+    for name in ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"] {
+        assert!(fs::read(a.join(name)).unwrap() == fs::read(b.join(name)).unwrap(), "{name} differs between {} and {}", a.display(), b.display());
+    }
+}
+
+fn kills(device: &str, epochs: usize, rounds: usize, threads: &[&str]) {
+    let lab = Lab::new(device, epochs);
+    let begin = Instant::now();
+    lab.finish("straight", &[]);
+    let whole = begin.elapsed();
+    let mut random = Random::new(11);
+    let mut killed = 0;
+    for round in 0..rounds {
+        let run = format!("killed-{round}");
+        let threads = threads[round % threads.len()];
+        for _ in 0..2 {
+            let wait = whole.mul_f64(random.uniform());
+            let flags = lab.resume_flags(&run);
+            killed += usize::from(lab.kill_after(&run, &[&flags[..], &["--set", threads]].concat(), wait));
+        }
+        let flags = lab.resume_flags(&run);
+        lab.finish(&run, &[&flags[..], &["--set", threads]].concat());
+        same_bytes(&lab.last("straight"), &lab.last(&run));
+    }
+    assert!(killed >= rounds, "only {killed} of {} kills hit a running process", 2 * rounds);
+}
+
+#[test]
+fn kill_and_resume_on_the_cpu_with_one_and_two_threads() {
+    kills("cpu", if soak() { 40 } else { 12 }, if soak() { 50 } else { 20 }, &["train.threads=1", "train.threads=2"]);
+}
+
+#[test]
+fn kill_and_resume_on_the_gpu() {
+    kills(&common::gpu(), if soak() { 12 } else { 3 }, if soak() { 20 } else { 4 }, &["train.threads=2"]);
+}
+
+#[test]
+fn every_step_limit_resumes_to_the_same_bytes() {
+    let lab = Lab::new("cpu", 6);
+    lab.finish("straight", &[]);
+    for k in [1, 2, 3, 5, 8, 11, 13, 17, 19, 23] {
+        let run = format!("from-{k}");
+        lab.finish(&run, &["--steps", &k.to_string()]);
+        lab.finish(&run, &["--resume"]);
+        same_bytes(&lab.last("straight"), &lab.last(&run));
+    }
+}
+
+#[test]
+fn a_signal_saves_and_the_run_goes_on_from_there() {
+    let lab = Lab::new("cpu", 400);
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let run = format!("signal-{signal}");
+        let mut child = lab.command(&run, &[]).spawn().expect("wootz starts");
+        while wootz::train::checkpoint::by_age(&lab.folder.path().join(&run)).is_empty() {
+            sleep(Duration::from_millis(20));
+        }
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let status = child.wait().expect("a child");
+        assert_eq!(status.code(), Some(code));
+        let state = wootz::train::checkpoint::load(&lab.last(&run)).expect("a whole checkpoint").state;
+        assert!(state.step > 0);
+    }
+}
+
+#[test]
+fn damaged_checkpoints_are_passed_over_aloud_and_a_run_is_never_overwritten() {
+    let lab = Lab::new("cpu", 6);
+    lab.finish("run", &[]);
+    let again = lab.command("run", &[]).output().expect("wootz starts");
+    assert_eq!(again.status.code(), Some(2), "a folder that holds a run must not be trained into");
+    let (last, bytes) = (lab.last("run"), fs::read(lab.last("run").join("model.safetensors")).unwrap());
+    lab.finish("straight", &[]);
+    fs::write(last.join("model.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
+    let resumed = lab.command("run", &["--resume"]).output().expect("wootz starts");
+    let said = String::from_utf8_lossy(&resumed.stderr).into_owned();
+    assert!(resumed.status.success(), "{said}");
+    assert!(said.contains("passed over") && said.contains("model.safetensors"), "{said}");
+    same_bytes(&lab.last("straight"), &lab.last("run"));
+    for checkpoint in wootz::train::checkpoint::by_age(&lab.folder.path().join("run")) {
+        fs::write(checkpoint.join("state.json"), "{}").unwrap();
+    }
+    let refused = lab.command("run", &["--resume"]).output().expect("wootz starts");
+    assert_eq!(refused.status.code(), Some(1), "with no whole checkpoint a run must not start anew");
+}
+
+#[test]
+fn another_configuration_is_refused_with_the_list_of_differences() {
+    let lab = Lab::new("cpu", 3);
+    lab.finish("run", &["--steps", "3"]);
+    let output = lab.command("run", &["--resume", "--set", "optimizer.adamw.lr=0.1"]).output().expect("wootz starts");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("optimizer.adamw.lr: 0.005 then, 0.1 now"), "{said}");
+}
