@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::CliError;
 use super::session::{Session, SetName, set_sizes};
-use crate::config::types::Metric;
+use crate::config::train::Metric;
 use crate::device::Executor;
 use crate::train::checkpoint::{self, Snapshot};
 use crate::train::compile::Compiled;

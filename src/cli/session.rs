@@ -83,7 +83,7 @@ impl Session {
     /// # Errors
     /// When there is none.
     pub fn device(&self) -> Result<Device, CliError> {
-        Ok(device::open(self.config().device.word(), self.config().train.threads.unwrap_or(0))?)
+        Ok(device::open(&self.config().device.to_string(), self.config().train.threads.unwrap_or(0))?)
     }
 
     /// Plans training and evaluation.

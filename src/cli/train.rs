@@ -101,9 +101,9 @@ fn run_name(session: &Session, path: &Path) -> String {
 /// Begins a new run in a folder of its own.
 fn start(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, args: &TrainArgs, name: &str) -> Result<(RunDir, State), CliError> {
     let path = args.run_dir.clone().unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
-    let files = session.loaded.sources.iter().map(|source| FileHash {
-        path: source.name.clone(),
-        sha256: Sha256::digest(source.text.as_bytes()).iter().map(|b| format!("{b:02x}")).collect(),
+    let files = session.loaded.sources.files().map(|(path, content)| FileHash {
+        path: path.display().to_string(),
+        sha256: Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect(),
     });
     let info = RunInfo {
         wootz: env!("CARGO_PKG_VERSION").into(),

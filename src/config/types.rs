@@ -123,6 +123,16 @@ impl Device {
     ];
 }
 
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self, Self::WORDS.iter().find(|(_, _, device)| device == self)) {
+            (Self::Named(name), _) => f.write_str(name),
+            (_, Some((word, ..))) => f.write_str(word),
+            (_, None) => Ok(()),
+        }
+    }
+}
+
 impl Decode for Device {
     fn decode(node: &Node, cx: &mut Cx) -> Option<Self> {
         let name = String::decode(node, cx)?;

@@ -5,7 +5,7 @@ use super::{Layer, LayerCx, LayerError};
 use crate::config::decode::{Cx, Decode};
 use crate::config::macros::options;
 use crate::config::node::Node;
-use crate::config::schema::Schema;
+use crate::config::schema::{Schema, Word};
 use crate::config::values::PerAxis;
 use crate::graph::ValueId;
 use crate::ops::{conv2d, map};
@@ -28,7 +28,8 @@ impl Decode for Padding {
     }
 
     fn schema() -> Schema {
-        Schema::OneOrList(Box::new(usize::schema()), Box::new(<[usize; 2]>::schema()))
+        let same = Word { word: "same", docs: "As many as keep the size at stride 1.".into() };
+        Schema::Either(Box::new(PerAxis::<usize, 2>::schema()), Box::new(Schema::Choice(vec![same])))
     }
 
     fn to_json(&self) -> serde_json::Value {

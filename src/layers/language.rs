@@ -147,7 +147,7 @@ impl Model {
 impl Reader<'_> {
     fn read_blocks(&mut self, node: &Node) {
         let Value::Map(entries) = &node.value else {
-            self.cx.within("blocks", |cx| cx.expected("a map of block names", node));
+            self.cx.within("blocks", |cx| _ = cx.expected("a map of block names", node));
             return;
         };
         for (key, body) in entries {
@@ -173,11 +173,11 @@ impl Reader<'_> {
     /// Reads a list of layers under a key.
     fn list(&mut self, key: &str, node: &Node) -> Option<Vec<Item>> {
         let Value::List(nodes) = &node.value else {
-            self.cx.within(key, |cx| cx.expected("a list of layers", node));
+            self.cx.within(key, |cx| _ = cx.expected("a list of layers", node));
             return None;
         };
         if nodes.is_empty() {
-            self.cx.within(key, |cx| cx.error(node.span, "this list of layers is empty"));
+            self.cx.within(key, |cx| _ = cx.error(node.span, "this list of layers is empty"));
             return None;
         }
         let mut items = Vec::with_capacity(nodes.len());
@@ -283,7 +283,7 @@ impl Reader<'_> {
 
     fn branches(&mut self, node: &Node) -> Option<Vec<Vec<Item>>> {
         let Value::List(lists) = &node.value else {
-            self.cx.within("branches", |cx| cx.expected("a list of lists of layers", node));
+            self.cx.within("branches", |cx| _ = cx.expected("a list of lists of layers", node));
             return None;
         };
         if lists.len() < 2 {
@@ -330,7 +330,7 @@ impl Reader<'_> {
             match value {
                 Some(node @ Node { value: Value::Scalar { .. }, .. }) => _ = arguments.insert(param.clone(), node.clone()),
                 Some(node) => {
-                    self.cx.within(param, |cx| cx.expected("a number or a word", node));
+                    self.cx.within(param, |cx| _ = cx.expected("a number or a word", node));
                     whole = false;
                 }
                 None => {
@@ -398,7 +398,7 @@ fn template(key: &Key, body: &Node, cx: &mut Cx) -> Option<Template> {
                 list.push((name.text.clone(), (!open).then(|| node.clone())));
             }
         }
-        Some((_, node)) => _ = cx.within("params", |cx| cx.expected("a map of parameter names", node)),
+        Some((_, node)) => cx.within("params", |cx| _ = cx.expected("a map of parameter names", node)),
     }
     let layers = layers?.clone();
     let mut referenced = BTreeSet::new();

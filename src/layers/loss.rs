@@ -1,7 +1,7 @@
 //! Losses: what is minimised, and the rows that its statistics are sums of.
 
 use super::{LayerError, batch_shape};
-use crate::config::types::Loss as LossSpec;
+use crate::config::train::Loss as LossSpec;
 use crate::graph::{DType, Graph, TensorType, ValueId};
 use crate::ops::map::{self, Binary};
 use crate::ops::{cross_entropy, reduce};

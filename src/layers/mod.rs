@@ -23,6 +23,7 @@ use std::fmt::Debug;
 
 use crate::config::decode::{Cx, Decode};
 use crate::config::node::Node;
+use crate::config::reference::schema_markdown;
 use crate::config::schema::Schema;
 use crate::graph::ValueId;
 
@@ -81,4 +82,11 @@ layers! {
     "multi_head_attention" => attention::MultiHeadAttention,
     "flatten" => shape::Flatten,
     "reshape" => shape::Reshape,
+}
+
+/// The reference of all layers in Markdown, from their options.
+pub fn reference() -> String {
+    let sections: Vec<String> =
+        TABLE.iter().map(|entry| schema_markdown(entry.word, &(entry.schema)())).collect();
+    sections.join("\n")
 }

@@ -9,7 +9,7 @@ use super::language::{Item, Kind, Merge, Shortcut};
 use super::{Layer, LayerCx, LayerError, Loss, Mode, Model, Registry, batch_norm};
 use crate::config::decode::all_defaults;
 use crate::config::source::Span;
-use crate::config::types::Loss as LossSpec;
+use crate::config::train::Loss as LossSpec;
 use crate::config::values::PerAxis;
 use crate::graph::{Graph, Leaf, Shape, TensorType, ValueId};
 use crate::ops::{concat, map};

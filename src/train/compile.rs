@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::source::Span;
-use crate::config::types::{Config, Loss};
+use crate::config::train::Loss;
+use crate::config::types::Config;
 use crate::layers::{BuildError, Built, InputSpec, Mode, Model, Registry, Row};
 use crate::ops::Target;
 use crate::ops::update::UpdateRule;

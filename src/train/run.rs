@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::config::types::{Config, Metric};
+use crate::config::train::Metric;
+use crate::config::types::Config;
 use crate::data::{Batches, DataError, Dataset, Loader, StepBatch};
 use crate::device::{DeviceError, Executor, Globals, Report, Run};
 use crate::plan::REPORT_HEAD;

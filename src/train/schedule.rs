@@ -11,10 +11,11 @@ use crate::config::optimizer::Schedule;
 /// `base + (end − base)·t/T`.
 pub fn rate(schedule: &Schedule, base: f64, step: u64, total: u64) -> f64 {
     let (warmup, length) = match schedule {
-        Schedule::Constant(s) => (s.warmup_steps, total),
-        Schedule::Cosine(s) => (s.warmup_steps, s.total_steps.unwrap_or(total)),
-        Schedule::Linear(s) => (s.warmup_steps, s.total_steps.unwrap_or(total)),
+        Schedule::Constant(s) => (s.warmup_steps, None),
+        Schedule::Cosine(s) => (s.warmup_steps, s.total_steps),
+        Schedule::Linear(s) => (s.warmup_steps, s.total_steps),
     };
+    let (warmup, length) = (warmup as u64, length.map_or(total, |steps| steps as u64));
     if step <= warmup {
         return base * step as f64 / warmup as f64;
     }
