@@ -204,13 +204,14 @@ impl Trainer<'_> {
         self.progress.step(step, f64::from(loss), rate);
         let seconds = clock.elapsed().as_secs_f64();
         *clock = Instant::now();
+        let accuracy = stats.get(CORRECT).filter(|_| self.reports_accuracy()).map(|c| c / stats[WEIGHT]);
         if let Some(folder) = &mut self.folder {
             let mut line = json!({
                 "step": step, "epoch": batch.epoch, "train/loss": loss, "grad_norm": norm, "lr": rate,
                 "weight": weight, "seconds": seconds,
             });
-            if let Some(correct) = stats.get(CORRECT).filter(|_| self.reports_accuracy()) {
-                line["train/accuracy"] = json!(correct / stats[WEIGHT]);
+            if let Some(accuracy) = accuracy {
+                line["train/accuracy"] = json!(accuracy);
             }
             folder.record(&line)?;
         }
@@ -253,7 +254,8 @@ impl Trainer<'_> {
     /// Evaluates the validation set; tells whether it is the best so far and whether to stop.
     fn evaluate(&mut self, step: u64) -> Result<(Metrics, bool, bool), TrainError> {
         let Some(valid) = self.valid.clone() else { return Ok((Vec::new(), false, false)) };
-        let metrics = evaluate_set(self.executor.as_mut(), self.compiled, &valid, "valid", self.reports_accuracy())?;
+        let accuracy = self.reports_accuracy();
+        let metrics = evaluate_set(self.executor.as_mut(), self.compiled, &valid, "valid", accuracy)?;
         self.progress.evaluated(step, &metrics);
         if let Some(folder) = &mut self.folder {
             let mut line = json!({"step": step});
