@@ -4,6 +4,7 @@
 //! configuration or command line; 3 data; 4 a device; 5 training stopped by a health rule; 130
 //! and 143 after SIGINT and SIGTERM, with a checkpoint saved.
 
+mod bench;
 mod check;
 mod differences;
 mod doctor;
@@ -71,6 +72,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Show the devices of this machine and test them.
     Doctor(doctor::DoctorArgs),
+    /// Time the training step of a configuration.
+    Bench(bench::BenchArgs),
     /// Print the JSON schema of configurations, or the reference in Markdown.
     Schema(schema::SchemaArgs),
     /// Print completions for a shell, or the man page.
@@ -112,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Schema(args) => schema::run(args),
         Command::Generate(args) => generate::run(args, Cli::command()),
     };

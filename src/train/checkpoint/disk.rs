@@ -123,7 +123,7 @@ pub fn load(path: &Path) -> Result<Snapshot, CheckpointError> {
     if manifest.format != FORMAT {
         return Err(damaged(path, format!("format {} is not known here (this program reads {FORMAT})", manifest.format)));
     }
-    let mut verified = |name: &str| {
+    let verified = |name: &str| {
         let content = read(path, name)?;
         match manifest.files.get(name) {
             Some(entry) if entry.bytes != content.len() as u64 => {

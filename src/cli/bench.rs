@@ -1,0 +1,128 @@
+//! `bench`: times the training step of a configuration.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+
+use super::session::Session;
+use super::{CliError, ConfigArgs};
+use crate::data::{Loader, StepBatch};
+use crate::device::{Executor, Globals, Run};
+use crate::plan::REPORT_HEAD;
+use crate::train::compile::{Compiled, LOSS, WEIGHT};
+use crate::train::{model_io, optimizer, schedule};
+
+/// How to time.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  wootz bench --config configs/bench/mlp.yaml
+  wootz bench --config configs/bench/mlp.yaml --device vulkan --seconds 3")]
+pub struct BenchArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Steps before timing starts; at least 100 ms are spent too, so that clocks are up.
+    #[arg(long, default_value_t = 10)]
+    warmup: usize,
+    /// Seconds of timed blocks.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+}
+
+/// Length of a block of steps that is closed by one wait.
+const BLOCK: Duration = Duration::from_millis(100);
+
+/// Times the step: uploads of the batch, all programs and the readback of the loss are in it;
+/// logging and checkpoints are not. The batches are drawn before and used in turn.
+pub fn run(args: BenchArgs) -> Result<u8, CliError> {
+    let session = Session::open(&args.config)?;
+    let device = session.device()?;
+    let compiled = session.compile(&device.target())?;
+    let begin = Instant::now();
+    let executor = device.prepare(&compiled.plan)?;
+    let mut bench = Bench { session: &session, compiled: &compiled, executor, batches: batches(&session)?, step: 0, losses: Vec::new() };
+    model_io::initialise(bench.executor.as_mut(), &compiled, session.config().seed)?;
+    bench.block(1)?;
+    let first_step = begin.elapsed();
+    let warm = Instant::now();
+    let mut warmed = 1;
+    while warmed < args.warmup || warm.elapsed() < BLOCK {
+        bench.block(1)?;
+        warmed += 1;
+    }
+    let one = bench.block(3)? / 3;
+    let per_block = (BLOCK.as_secs_f64() / one.as_secs_f64().max(1e-6)).ceil().clamp(1.0, 2000.0) as u32;
+    let (start, mut times) = (Instant::now(), Vec::new());
+    let before = bench.executor.usage();
+    while times.len() < 5 || start.elapsed().as_secs_f64() < args.seconds {
+        times.push((bench.block(per_block)? / per_block).as_secs_f64() * 1e3);
+    }
+    let after = bench.executor.usage();
+    times.sort_by(f64::total_cmp);
+    let info = bench.executor.info();
+    super::print(
+        &json!({
+            "framework": "wootz", "version": env!("CARGO_PKG_VERSION"), "backend": info.backend, "device": info.name,
+            "driver": info.driver, "config": args.config.config, "parameters": compiled.params.parameter_count(),
+            "batch": session.config().train.batch_size, "ms_per_step": times[times.len() / 2], "ms_min": times[0],
+            "ms_max": times[times.len() - 1], "k": per_block, "blocks": times.len(), "first_step_s": first_step.as_secs_f64(),
+            "loss_first": bench.losses.first(), "loss_last": bench.losses.last(), "steps": bench.step,
+            "allocations_while_timed": after.allocations - before.allocations,
+            "compilations_while_timed": after.compilations - before.compilations,
+            "device_bytes": after.pages.iter().map(|(_, bytes)| bytes).sum::<u64>() + after.staging + after.small,
+        })
+        .to_string(),
+    );
+    Ok(0)
+}
+
+/// A few full batches, in memory.
+fn batches(session: &Session) -> Result<Vec<StepBatch>, CliError> {
+    let batches = session.batches();
+    let steps = batches.steps_per_epoch().clamp(1, 8);
+    let mut loader = Loader::start(session.data.train.clone(), batches, 1, steps);
+    (0..steps).map(|_| Ok(loader.next()?)).collect()
+}
+
+struct Bench<'a> {
+    session: &'a Session,
+    compiled: &'a Compiled,
+    executor: Box<dyn Executor>,
+    batches: Vec<StepBatch>,
+    step: u64,
+    losses: Vec<f32>,
+}
+
+impl Bench<'_> {
+    /// Runs steps, waits for them, and gives the time.
+    fn block(&mut self, steps: u32) -> Result<Duration, CliError> {
+        let begin = Instant::now();
+        for _ in 0..steps {
+            self.submit()?;
+            let arrived = self.executor.reports(false)?;
+            self.losses.extend(arrived.iter().map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]));
+        }
+        let arrived = self.executor.reports(true)?;
+        self.losses.extend(arrived.iter().map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]));
+        Ok(begin.elapsed())
+    }
+
+    fn submit(&mut self) -> Result<(), CliError> {
+        self.step += 1;
+        let config = self.session.config();
+        let base = optimizer::base_rate(&config.optimizer);
+        let rate = schedule::rate(&config.schedule, base, self.step, self.session.total_steps().max(self.step));
+        let globals = Globals { step: self.step as u32, hyper: self.compiled.rule.hyper(rate, self.step), ..Globals::default() };
+        let batch = &self.batches[self.step as usize % self.batches.len()];
+        let roles = &self.compiled.plan.roles;
+        let mut runs = Vec::new();
+        for (micro, part) in batch.micros.iter().enumerate() {
+            let globals = Globals { micro: micro as u32, ..globals };
+            let at = self.compiled.train_sizes.iter().position(|size| *size == part.size).unwrap_or(0);
+            runs.push(Run { program: roles.train[at], inputs: part.inputs(), globals });
+            runs.extend(roles.accumulate.map(|program| Run { program, inputs: Vec::new(), globals }));
+        }
+        runs.extend(roles.update.map(|program| Run { program, inputs: Vec::new(), globals }));
+        Ok(self.executor.submit(&runs, self.step)?)
+    }
+}
