@@ -6,8 +6,23 @@
 //! plan for launches and scratch, the CPU executor for a call. No tier matches on op names.
 
 pub mod concat;
+pub mod accumulate;
+pub mod adam;
+pub mod attention;
+pub mod batch_norm;
+pub mod conv2d;
 pub mod cpu;
+pub mod cross_entropy;
+pub mod embedding;
+pub mod grad_scale;
 pub mod launch;
+pub mod layer_norm;
+pub mod philox;
+pub mod pool2d;
+pub mod sgd;
+pub mod softmax;
+pub mod stats;
+pub mod update;
 pub mod map;
 pub mod real;
 pub mod reduce;
@@ -15,9 +30,12 @@ pub mod reduce;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use accumulate::Accumulate;
 pub use cpu::{Call, Operand};
+pub use grad_scale::GradScale;
 pub use launch::{Bind, GpuLimits, Kernel, Launch, Target};
 pub use real::Real;
+pub use stats::Stats;
 
 use crate::graph::{Graph, ShapeError, TensorType, ValueId};
 
@@ -182,6 +200,8 @@ pub struct Case {
     /// Whether the gradient with respect to every float operand is checked. False only for the
     /// ops of the update, which nothing differentiates.
     pub differentiable: bool,
+    /// Float operands that are no variables of the function (running statistics).
+    pub not_differentiated: Vec<usize>,
 }
 
 impl Debug for Case {
@@ -210,7 +230,7 @@ impl Case {
         + Sync
         + 'static,
     ) -> Self {
-        Case { name: name.into(), ins, build: Arc::new(build), differentiable: true }
+        Case { name: name.into(), ins, build: Arc::new(build), differentiable: true, not_differentiated: Vec::new() }
     }
 
     /// A case of an update op, which nothing differentiates.
@@ -243,6 +263,20 @@ macro_rules! ops {
 }
 
 ops! {
+    accumulate,
+    adam,
+    attention,
+    batch_norm,
     concat,
+    conv2d,
+    cross_entropy,
+    embedding,
+    grad_scale,
+    layer_norm,
     map,
+    pool2d,
+    reduce,
+    sgd,
+    softmax,
+    stats,
 }

@@ -1,0 +1,41 @@
+// @use lib/reduce
+// The gradient of layer norm with respect to x [rows, cols], one workgroup a row:
+//   dx = rstd·(g − mean g − x̂·mean(g·x̂)),  g = dy·gamma,  x̂ = (x − mean)·rstd
+
+struct Dims {
+    rows: u32,
+    cols: u32,
+}
+
+@group(0) @binding(0) var<uniform> dims: Dims;
+@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(3) var<storage, read_write> gamma: array<f32>;
+@group(0) @binding(4) var<storage, read_write> mean: array<f32>;
+@group(0) @binding(5) var<storage, read_write> rstd: array<f32>;
+@group(0) @binding(6) var<storage, read_write> dy: array<f32>;
+@group(0) @binding(7) var<storage, read_write> dx: array<f32>;
+
+@compute @workgroup_size(256)
+fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.y * groups.x + group.x;
+    let live = row < dims.rows;
+    let base = select(0u, row * dims.cols, live);
+    let mu = mean[select(0u, row, live)];
+    let r = rstd[select(0u, row, live)];
+    var g_total = 0.0;
+    var gx_total = 0.0;
+    for (var j = local; j < dims.cols; j += 256u) {
+        let g = dy[base + j] * gamma[j];
+        g_total += g;
+        gx_total += g * ((x[base + j] - mu) * r);
+    }
+    let n = f32(dims.cols);
+    let g_mean = workgroup_sum(g_total, local) / n;
+    let gx_mean = workgroup_sum(gx_total, local) / n;
+    if (!live) {
+        return;
+    }
+    for (var j = local; j < dims.cols; j += 256u) {
+        dx[base + j] = r * (dy[base + j] * gamma[j] - g_mean - (x[base + j] - mu) * r * gx_mean);
+    }
+}

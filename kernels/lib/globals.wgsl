@@ -1,0 +1,14 @@
+// Scalars of the micro-step: the twin of device::Globals.
+
+struct Globals {
+    step: u32,
+    micro: u32,
+    seed: vec2<u32>,
+    hyper: array<vec4<f32>, 2>,
+    serial: u32,
+    pad0: u32,
+    pad1: u32,
+    pad2: u32,
+}
+
+@group(0) @binding(1) var<uniform> globals: Globals;

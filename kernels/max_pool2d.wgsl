@@ -1,0 +1,59 @@
+// @use lib/pool2d_window
+// Max pooling of x [planes, in_rows, in_cols] to y [planes, out_rows, out_cols], one thread an
+// output; and its gradient, one thread an input pixel that looks at every window holding it and
+// takes the window's cotangent where it is the window's first largest element.
+
+@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+// y in max_pool, dx in max_pool_grad.
+@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dy: array<f32>;
+
+// Index within the plane of a window's first largest element.
+fn argmax(base: u32, o_row: u32, o_col: u32) -> u32 {
+    let rows = window_rows(o_row);
+    let cols = window_cols(o_col);
+    var best = rows.x * dims.in_cols + cols.x;
+    var top = x[base + best];
+    for (var row = rows.x; row < rows.y; row++) {
+        for (var col = cols.x; col < cols.y; col++) {
+            let at = row * dims.in_cols + col;
+            if (x[base + at] > top) {
+                top = x[base + at];
+                best = at;
+            }
+        }
+    }
+    return best;
+}
+
+@compute @workgroup_size(256)
+fn max_pool(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = (group.y * groups.x + group.x) * 256u + local;
+    let outs = dims.out_rows * dims.out_cols;
+    if (i >= dims.planes * outs) {
+        return;
+    }
+    let base = (i / outs) * dims.in_rows * dims.in_cols;
+    out[i] = x[base + argmax(base, (i % outs) / dims.out_cols, i % dims.out_cols)];
+}
+
+@compute @workgroup_size(256)
+fn max_pool_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = (group.y * groups.x + group.x) * 256u + local;
+    let ins = dims.in_rows * dims.in_cols;
+    if (i >= dims.planes * ins) {
+        return;
+    }
+    let plane = i / ins;
+    let rows = holder_rows((i % ins) / dims.in_cols);
+    let cols = holder_cols(i % dims.in_cols);
+    var total = 0.0;
+    for (var row = rows.x; row < rows.y; row++) {
+        for (var col = cols.x; col < cols.y; col++) {
+            if (argmax(plane * ins, row, col) == i % ins) {
+                total += dy[(plane * dims.out_rows + row) * dims.out_cols + col];
+            }
+        }
+    }
+    out[i] = total;
+}

@@ -1,0 +1,53 @@
+// @use lib/reduce
+// Softmax over rows of x [rows, cols], one workgroup a row.
+//   softmax:      y = e^{x − max} / Σ e^{x − max}                 operands x, y
+//   softmax_grad: dx = y ⊙ (dy − Σ y·dy)                          operands y, dy, dx
+
+struct Dims {
+    rows: u32,
+    cols: u32,
+}
+
+@group(0) @binding(0) var<uniform> dims: Dims;
+@group(0) @binding(2) var<storage, read_write> a: array<f32>;
+@group(0) @binding(3) var<storage, read_write> b: array<f32>;
+@group(0) @binding(4) var<storage, read_write> c: array<f32>;
+
+@compute @workgroup_size(256)
+fn softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.y * groups.x + group.x;
+    let live = row < dims.rows;
+    let base = select(0u, row * dims.cols, live);
+    var top = -3.0e38;
+    for (var j = local; j < dims.cols; j += 256u) {
+        top = max(top, a[base + j]);
+    }
+    top = workgroup_max(top, local);
+    var total = 0.0;
+    for (var j = local; j < dims.cols; j += 256u) {
+        total += exp(a[base + j] - top);
+    }
+    let scale = 1.0 / workgroup_sum(total, local);
+    if (live) {
+        for (var j = local; j < dims.cols; j += 256u) {
+            b[base + j] = exp(a[base + j] - top) * scale;
+        }
+    }
+}
+
+@compute @workgroup_size(256)
+fn softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.y * groups.x + group.x;
+    let live = row < dims.rows;
+    let base = select(0u, row * dims.cols, live);
+    var total = 0.0;
+    for (var j = local; j < dims.cols; j += 256u) {
+        total += a[base + j] * b[base + j];
+    }
+    let mean = workgroup_sum(total, local);
+    if (live) {
+        for (var j = local; j < dims.cols; j += 256u) {
+            c[base + j] = a[base + j] * (b[base + j] - mean);
+        }
+    }
+}

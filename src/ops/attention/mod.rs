@@ -1,0 +1,164 @@
+//! Scaled dot-product self-attention over packed projections (Vaswani et al. 2017), computed tile
+//! by tile with a running softmax so that no length×length matrix is stored (Dao et al. 2022).
+//!
+//! P = softmax(Q·Kᵀ/√d), O = P·V for each sample and head. With δᵢ = Σ dOᵢ·Oᵢ:
+//! dV = Pᵀ·dO, dS = P ⊙ (dO·Vᵀ − δ), dQ = dS·K/√d, dK = dSᵀ·Q/√d. P is recomputed from the saved
+//! log Σ e^s of each row.
+
+mod cpu;
+mod gpu;
+
+use std::sync::Arc;
+
+use crate::cpu_by_eval;
+use crate::graph::{Graph, ShapeError, TensorType};
+use crate::ops::{Call, Case, Domain, Grad, GradCall, GpuCall, Launch, Op, Real, ScratchCall, Target};
+
+/// Operand qkv `[batch, length, 3·width]`: queries, keys and values one after another, heads side
+/// by side in each. Results: the mixed values `[batch, length, width]` and log Σ e^s
+/// `[batch, heads, length]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Number of heads; divides the width.
+    pub heads: usize,
+    /// Whether a position sees only itself and those before it.
+    pub causal: bool,
+    /// Probability that an element of P is dropped.
+    pub dropout: f32,
+    /// Random stream of the dropout.
+    pub stream: u32,
+}
+
+/// Operands qkv, out, log-sums and the cotangent of out; result d_qkv.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionGrad(Attention);
+
+/// The extents of one use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extents {
+    pub(super) batch: usize,
+    pub(super) length: usize,
+    pub(super) width: usize,
+    pub(super) heads: usize,
+    /// Width of one head.
+    pub(super) head: usize,
+}
+
+impl Attention {
+    fn extents(&self, qkv: &TensorType) -> Extents {
+        let d = qkv.shape.dims();
+        let width = d[2] / 3;
+        Extents { batch: d[0], length: d[1], width, heads: self.heads, head: width / self.heads }
+    }
+
+    /// FLOPs of `products` length×length×head products.
+    fn product_flops(&self, qkv: &TensorType, products: u64) -> u64 {
+        let e = self.extents(qkv);
+        let pairs = (e.batch * e.heads * e.length * e.length) as u64;
+        products * 2 * pairs * e.head as u64 / if self.causal { 2 } else { 1 }
+    }
+
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        cpu::forward(self, call);
+    }
+}
+
+impl AttentionGrad {
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        cpu::backward(&self.0, call);
+    }
+}
+
+impl Op for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        let d = ins[0].shape.dims();
+        if d.len() != 3 || d[2] % (3 * self.heads) != 0 {
+            return Err(format!("expected [batch, length, 3·width] with {} heads, got {}", self.heads, ins[0].shape));
+        }
+        let e = self.extents(ins[0]);
+        if e.head > gpu::MAX_HEAD {
+            return Err(format!("heads of {} features are wider than the {} that are supported", e.head, gpu::MAX_HEAD));
+        }
+        Ok(vec![TensorType::f32([e.batch, e.length, e.width]), TensorType::f32([e.batch, e.heads, e.length])])
+    }
+
+    fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        let Some(d_out) = call.d_outs[0] else { return Ok(vec![Grad::Stops("the log-sums are not trained through")]) };
+        let op = AttentionGrad(self.clone());
+        let d_qkv = graph.apply(Arc::new(op), &[call.ins[0], call.outs[0], call.outs[1], d_out])?[0];
+        Ok(vec![Grad::Flows(d_qkv)])
+    }
+
+    fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
+        self.product_flops(ins[0], 2)
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        gpu::forward(self, &self.extents(call.ins[0]))
+    }
+
+    fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        match call.target {
+            Target::Cpu => cpu::forward_scratch(&self.extents(call.ins[0])),
+            Target::Gpu(_) => 0,
+        }
+    }
+}
+
+impl Op for AttentionGrad {
+    fn name(&self) -> &'static str {
+        "attention_grad"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        Ok(vec![ins[0].clone()])
+    }
+
+    fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        Ok(vec![Grad::Stops("second derivatives are not built"); 4])
+    }
+
+    fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
+        self.0.product_flops(ins[0], 5)
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        gpu::backward(&self.0, &self.0.extents(call.ins[0]))
+    }
+
+    fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        let e = self.0.extents(call.ins[0]);
+        match call.target {
+            Target::Cpu => cpu::backward_scratch(&e),
+            Target::Gpu(_) => gpu::backward_scratch(&e),
+        }
+    }
+}
+
+/// Uses that the generic checks run over. The log-sums are compared between executors but not
+/// differentiated.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &'static str, batch: usize, length: usize, heads: usize, head: usize, causal: bool, dropout: f32| {
+        let op = Attention { heads, causal, dropout, stream: 3 };
+        let ins = vec![(TensorType::f32([batch, length, 3 * heads * head]), Domain::Normal)];
+        Case::graph(name, ins, move |graph, ins| Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]]))
+    };
+    vec![
+        case("length1", 1, 1, 1, 4, true, 0.0),
+        case("causal_length7", 2, 7, 2, 4, true, 0.0),
+        case("full_length7", 2, 7, 2, 4, false, 0.0),
+        case("causal_length17_head20", 1, 17, 2, 20, true, 0.0),
+        case("full_length33_head16", 1, 33, 1, 16, false, 0.0),
+        case("causal_length35_head64", 1, 35, 2, 64, true, 0.0),
+        case("causal_length9_head80", 1, 9, 1, 80, true, 0.0),
+        case("dropout_length19", 2, 19, 2, 8, true, 0.3),
+    ]
+}

@@ -1,0 +1,287 @@
+//! 2-d convolution (cross-correlation) and its two gradients, as implicit matrix products:
+//! out[o, p] = Σ_k W[o, k]·x̃[k, p], k running over (channel, row, column) of the window and p over
+//! (sample, row, column) of the output.
+
+mod cpu;
+mod gpu;
+
+use std::sync::Arc;
+
+use crate::cpu_by_eval;
+use crate::graph::{Graph, Shape, ShapeError, TensorType};
+use crate::ops::{Call, Case, Domain, Grad, GradCall, GpuCall, Launch, Op, Real, ScratchCall, Target};
+
+/// The window of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Rows and columns between windows.
+    pub stride: [usize; 2],
+    /// Zeros above, below, left and right.
+    pub padding: [usize; 4],
+    /// Rows and columns between the kernel's elements.
+    pub dilation: [usize; 2],
+    /// Groups of channels convolved apart.
+    pub groups: usize,
+}
+
+/// Operands x `[batch, in, height, width]` and w `[out, in/groups, kh, kw]`; result
+/// `[batch, out, height', width']`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conv2d(pub Window);
+
+/// Operands w and the cotangent; result the gradient of x, of the given `[height, width]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conv2dGradInput(Window, [usize; 2]);
+
+/// Operands x and the cotangent; result the gradient of w, of the given kernel size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conv2dGradWeight(Window, [usize; 2]);
+
+/// The extents of one use, groups taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extents {
+    pub(super) batch: usize,
+    /// Channels of x and of the output in one group.
+    pub(super) cin: usize,
+    pub(super) cout: usize,
+    pub(super) input: [usize; 2],
+    pub(super) output: [usize; 2],
+    pub(super) kernel: [usize; 2],
+    pub(super) window: Window,
+}
+
+impl Extents {
+    fn new(window: Window, x: &[usize], w: &[usize], out: [usize; 2]) -> Self {
+        Extents {
+            batch: x[0],
+            cin: w[1],
+            cout: w[0] / window.groups,
+            input: [x[2], x[3]],
+            output: out,
+            kernel: [w[2], w[3]],
+            window,
+        }
+    }
+
+    /// Elements of a window: the length of the forward sums.
+    pub(super) fn taps(&self) -> usize {
+        self.cin * self.kernel[0] * self.kernel[1]
+    }
+
+    /// Pixels of the input and of the output.
+    pub(super) fn in_pixels(&self) -> usize {
+        self.input[0] * self.input[1]
+    }
+
+    pub(super) fn out_pixels(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+
+    /// Whether the windows are the pixels themselves.
+    pub(super) fn is_pointwise(&self) -> bool {
+        self.kernel == [1, 1] && self.window.stride == [1, 1] && self.window.padding == [0; 4]
+    }
+
+    fn flops(&self) -> u64 {
+        2 * (self.batch * self.window.groups * self.cout * self.taps() * self.out_pixels()) as u64
+    }
+}
+
+impl Window {
+    /// Rows and columns of the output.
+    fn output(&self, input: [usize; 2], kernel: [usize; 2]) -> Result<[usize; 2], String> {
+        let axis = |a: usize| {
+            let padded = input[a] + self.padding[2 * a] + self.padding[2 * a + 1];
+            let reach = self.dilation[a] * (kernel[a] - 1) + 1;
+            (padded >= reach).then(|| (padded - reach) / self.stride[a] + 1)
+        };
+        match (axis(0), axis(1)) {
+            (Some(rows), Some(cols)) => Ok([rows, cols]),
+            _ => Err(format!(
+                "a kernel of {}x{} with dilation {}x{} does not fit the padded input of {}x{}",
+                kernel[0],
+                kernel[1],
+                self.dilation[0],
+                self.dilation[1],
+                input[0] + self.padding[0] + self.padding[1],
+                input[1] + self.padding[2] + self.padding[3],
+            )),
+        }
+    }
+}
+
+impl Conv2d {
+    /// A convolution; `padding` is top, bottom, left, right.
+    pub fn new(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Self {
+        Conv2d(Window { stride, padding, dilation, groups })
+    }
+
+    fn extents(&self, ins: &[&TensorType], out: &TensorType) -> Extents {
+        let out = out.shape.dims();
+        Extents::new(self.0, ins[0].shape.dims(), ins[1].shape.dims(), [out[2], out[3]])
+    }
+
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        cpu::forward(&self.extents(call.in_types, call.out_types[0]), call);
+    }
+}
+
+impl Op for Conv2d {
+    fn name(&self) -> &'static str {
+        "conv2d"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        let (x, w) = (ins[0].shape.dims(), ins[1].shape.dims());
+        if x.len() != 4 || w.len() != 4 || x[1] != w[1] * self.0.groups || w[0] % self.0.groups != 0 {
+            return Err(format!("a weight of {} in {} groups does not fit an input of {}", ins[1].shape, self.0.groups, ins[0].shape));
+        }
+        let [rows, cols] = self.0.output([x[2], x[3]], [w[2], w[3]])?;
+        Ok(vec![TensorType::f32([x[0], w[0], rows, cols])])
+    }
+
+    fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        let (x, w, d) = (call.ins[0], call.ins[1], call.d_out());
+        let size = |dims: &[usize]| [dims[2], dims[3]];
+        let (input, kernel) = (size(graph.shape(x).dims()), size(graph.shape(w).dims()));
+        let mut grads = vec![Grad::Unneeded; 2];
+        if call.needs[0] {
+            grads[0] = Grad::Flows(graph.op(Conv2dGradInput(self.0, input), &[w, d])?);
+        }
+        if call.needs[1] {
+            grads[1] = Grad::Flows(graph.op(Conv2dGradWeight(self.0, kernel), &[x, d])?);
+        }
+        Ok(grads)
+    }
+
+    fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
+        self.extents(ins, outs[0]).flops()
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        gpu::forward(&self.extents(call.ins, call.outs[0]))
+    }
+
+    fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        match call.target {
+            Target::Cpu => cpu::column_scratch(&self.extents(call.ins, call.outs[0])),
+            Target::Gpu(_) => 0,
+        }
+    }
+}
+
+impl Conv2dGradInput {
+    fn extents(&self, ins: &[&TensorType], out: &TensorType) -> Extents {
+        let d = ins[1].shape.dims();
+        Extents::new(self.0, out.shape.dims(), ins[0].shape.dims(), [d[2], d[3]])
+    }
+
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        cpu::grad_input(&self.extents(call.in_types, call.out_types[0]), call);
+    }
+}
+
+impl Op for Conv2dGradInput {
+    fn name(&self) -> &'static str {
+        "conv2d_grad_input"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        let (w, d) = (ins[0].shape.dims(), ins[1].shape.dims());
+        Ok(vec![TensorType::f32([d[0], w[1] * self.0.groups, self.1[0], self.1[1]])])
+    }
+
+    fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        Ok(vec![Grad::Stops("second derivatives are not built"); 2])
+    }
+
+    fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
+        self.extents(ins, outs[0]).flops()
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        gpu::grad_input(&self.extents(call.ins, call.outs[0]))
+    }
+
+    fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        match call.target {
+            Target::Cpu => cpu::column_scratch(&self.extents(call.ins, call.outs[0])),
+            Target::Gpu(_) => 0,
+        }
+    }
+}
+
+impl Conv2dGradWeight {
+    fn extents(&self, ins: &[&TensorType], out: &TensorType) -> Extents {
+        let d = ins[1].shape.dims();
+        Extents::new(self.0, ins[0].shape.dims(), out.shape.dims(), [d[2], d[3]])
+    }
+
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        cpu::grad_weight(&self.extents(call.in_types, call.out_types[0]), call);
+    }
+}
+
+impl Op for Conv2dGradWeight {
+    fn name(&self) -> &'static str {
+        "conv2d_grad_weight"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        let (x, d) = (ins[0].shape.dims(), ins[1].shape.dims());
+        Ok(vec![TensorType::f32([d[1], x[1] / self.0.groups, self.1[0], self.1[1]])])
+    }
+
+    fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        Ok(vec![Grad::Stops("second derivatives are not built"); 2])
+    }
+
+    fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
+        self.extents(ins, outs[0]).flops()
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        gpu::grad_weight(&self.extents(call.ins, call.outs[0]))
+    }
+
+    fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        let e = self.extents(call.ins, call.outs[0]);
+        match call.target {
+            Target::Cpu => cpu::weight_scratch(&e),
+            Target::Gpu(_) => gpu::weight_scratch(&e),
+        }
+    }
+}
+
+/// Uses that the generic checks run over.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &'static str, x: [usize; 4], w: [usize; 4], stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize| {
+        let f = |dims: [usize; 4]| (TensorType::f32(Shape::new(dims)), Domain::Normal);
+        let op: Arc<dyn Op> = Arc::new(Conv2d::new(stride, padding, dilation, groups));
+        Case::graph(name, vec![f(x), f(w)], move |graph, ins| graph.apply(op.clone(), ins))
+    };
+    let (one, none) = ([1, 1], [0; 4]);
+    vec![
+        case("one", [1, 1, 1, 1], [1, 1, 1, 1], one, none, one, 1),
+        case("plain", [2, 3, 5, 6], [4, 3, 3, 3], one, none, one, 1),
+        case("same", [2, 3, 5, 6], [4, 3, 3, 3], one, [1; 4], one, 1),
+        case("pointwise", [2, 5, 3, 4], [6, 5, 1, 1], one, none, one, 1),
+        case("pointwise_stride", [2, 4, 5, 5], [6, 4, 1, 1], [2, 2], none, one, 1),
+        case("stride", [2, 3, 8, 7], [4, 3, 3, 3], [2, 2], [1; 4], one, 1),
+        case("stride3", [1, 2, 11, 10], [3, 2, 3, 3], [3, 3], [3; 4], one, 1),
+        case("dilation", [1, 3, 9, 8], [4, 3, 3, 3], one, [2; 4], [2, 2], 1),
+        case("groups", [2, 4, 6, 6], [6, 2, 3, 3], one, [1; 4], one, 2),
+        case("depthwise", [2, 6, 5, 6], [6, 1, 3, 3], one, [1; 4], one, 6),
+        case("asymmetric", [1, 2, 5, 7], [3, 2, 2, 4], [2, 1], [0, 1, 1, 2], one, 1),
+        case("kernel7", [1, 2, 9, 9], [2, 2, 7, 7], [2, 2], [3; 4], one, 1),
+        case("mixed", [2, 4, 11, 9], [6, 2, 3, 2], [2, 1], [1, 1, 1, 1], [1, 2], 2),
+        case("over_a_tile", [3, 3, 9, 8], [67, 3, 3, 3], one, [1; 4], one, 1),
+        case("many_taps", [1, 17, 5, 5], [5, 17, 3, 3], one, [1; 4], one, 1),
+    ]
+}

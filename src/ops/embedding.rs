@@ -1,0 +1,148 @@
+//! Rows of a table by id, and the gradient: for each row of the table, the sum of the cotangents
+//! of the places where its id stands, in their order. No atomics, so the bits repeat.
+
+use crate::cpu_by_eval;
+use crate::graph::{DType, Graph, Shape, ShapeError, TensorType};
+use crate::ops::cpu::par_rows;
+use crate::ops::launch::fold_groups;
+use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+
+/// Operands table `[rows, width]` and ids i32 of any shape; result `[ids…, width]`. An id outside
+/// of the table gives NaN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedding;
+
+/// Operands ids and the cotangent `[ids…, width]`; result `[rows, width]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbeddingGrad {
+    /// Rows of the table.
+    pub rows: usize,
+}
+
+impl Embedding {
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        let (table, ids) = (call.f(0), call.i(1));
+        let width = call.in_dims(0)[1];
+        par_rows(call.outs[0], width, 64, |first, out| {
+            for (index, out) in out.chunks_exact_mut(width).enumerate() {
+                let start = usize::try_from(ids[first + index]).ok().map(|id| id * width);
+                match start.and_then(|start| table.get(start..start + width)) {
+                    Some(row) => out.copy_from_slice(row),
+                    None => out.fill(R::of(f64::NAN)),
+                }
+            }
+        });
+    }
+}
+
+impl Op for Embedding {
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        if ins[0].shape.rank() != 2 || ins[1].dtype != DType::I32 {
+            return Err(format!("expected a table [rows, width] and i32 ids, got {} and {}", ins[0], ins[1]));
+        }
+        let mut dims = ins[1].shape.dims().to_vec();
+        dims.push(ins[0].shape.last());
+        Ok(vec![TensorType::f32(Shape::new(dims))])
+    }
+
+    fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        let rows = graph.shape(call.ins[0]).dims()[0];
+        let table = graph.op(EmbeddingGrad { rows }, &[call.ins[1], call.d_out()])?;
+        Ok(vec![Grad::Flows(table), Grad::Stops("ids are integers")])
+    }
+
+    fn flops(&self, _ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
+        0
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        let d = call.ins[0].shape.dims();
+        let n = call.outs[0].shape.elements();
+        let dims = vec![d[0] as u32, d[1] as u32, n as u32];
+        let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
+        vec![Launch::flat(Kernel::file("embedding", "embedding"), dims, binds, n, 256)]
+    }
+}
+
+impl EmbeddingGrad {
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        let (ids, dy) = (call.i(0), call.f(1));
+        let width = call.out_dims(0)[1];
+        // Places of each id, in order: a counting sort.
+        let mut starts = vec![0_usize; self.rows + 1];
+        let valid = |id: i32| usize::try_from(id).ok().filter(|id| *id < self.rows);
+        ids.iter().filter_map(|id| valid(*id)).for_each(|id| starts[id + 1] += 1);
+        for row in 0..self.rows {
+            starts[row + 1] += starts[row];
+        }
+        let mut next = starts.clone();
+        let mut places = vec![0_usize; starts[self.rows]];
+        for (place, id) in ids.iter().enumerate() {
+            if let Some(id) = valid(*id) {
+                places[next[id]] = place;
+                next[id] += 1;
+            }
+        }
+        par_rows(call.outs[0], width, 1, |row, out| {
+            out.fill(R::ZERO);
+            for place in &places[starts[row]..starts[row + 1]] {
+                let dy = &dy[place * width..(place + 1) * width];
+                out.iter_mut().zip(dy).for_each(|(o, d)| *o += *d);
+            }
+        });
+    }
+}
+
+impl Op for EmbeddingGrad {
+    fn name(&self) -> &'static str {
+        "embedding_grad"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        Ok(vec![TensorType::f32([self.rows, ins[1].shape.last()])])
+    }
+
+    fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        Ok(vec![Grad::Stops("second derivatives are not built"); 2])
+    }
+
+    fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
+        ins[1].shape.elements() as u64
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        let width = call.outs[0].shape.last();
+        let ids = call.ins[0].shape.elements();
+        let dims = vec![self.rows as u32, width as u32, ids as u32];
+        let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
+        let grid = fold_groups(self.rows * width.div_ceil(64));
+        vec![Launch { kernel: Kernel::file("embedding_grad", "embedding_grad"), dims, binds, grid }]
+    }
+}
+
+/// Uses that the generic checks run over.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &'static str, rows: usize, width: usize, ids: &[usize]| {
+        let ins = vec![
+            (TensorType::f32([rows, width]), Domain::Normal),
+            (TensorType::i32(Shape::new(ids)), Domain::Index(rows as i32)),
+        ];
+        Case::op(name, Embedding, ins)
+    };
+    vec![
+        case("one", 1, 1, &[1]),
+        case("rows5_width3", 5, 3, &[7]),
+        case("batch", 11, 8, &[3, 5]),
+        case("wide", 7, 131, &[13]),
+        case("many_ids", 8, 5, &[4, 80]),
+        case("many_rows", 300, 4, &[2, 9]),
+    ]
+}

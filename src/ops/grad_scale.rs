@@ -1,0 +1,136 @@
+//! What the whole gradient says before it is used: its norm, whether it is finite, and the factor
+//! that turns the sums of a window into a clipped mean.
+
+use crate::cpu_by_eval;
+use crate::graph::{Graph, ShapeError, TensorType};
+use crate::ops::cpu::par_rows;
+use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real, ScratchCall, Target};
+
+/// Operands: all gradients (sums over the window) and the statistics. Result: scale, norm,
+/// non-finite count, weight, then the statistics.
+///
+/// weight is the statistic that the loss is divided by; norm = √(Σ g²)/weight over the finite
+/// elements; scale = min(1, clip/(norm + 10⁻⁶))/weight as in PyTorch's `clip_grad_norm_`, or 0
+/// where an element is not finite or the weight is 0, so that nothing is updated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradScale {
+    /// Largest norm of the mean gradient.
+    pub clip_norm: Option<f32>,
+    /// Which statistic is the weight.
+    pub weight_index: usize,
+}
+
+/// Elements that one piece of work sums.
+const CHUNK: usize = 8192;
+
+fn pieces(n: usize) -> usize {
+    n.div_ceil(CHUNK)
+}
+
+fn finite<R: Real>(value: R) -> bool {
+    // By bits in f32, where it matters; f64 only judges.
+    (value.to_f64() as f32).to_bits() & 0x7f80_0000 != 0x7f80_0000
+}
+
+impl GradScale {
+    fn eval<R: Real>(&self, call: Call<'_, R>) {
+        let (g, stats) = (call.f(0), call.f(1));
+        let scratch = &mut call.scratch[..2 * pieces(g.len())];
+        par_rows(scratch, 2, 1, |piece, out| {
+            let g = &g[piece * CHUNK..((piece + 1) * CHUNK).min(g.len())];
+            out[0] = crate::ops::cpu::dot(g, g);
+            out[1] = R::ZERO;
+            if !finite(out[0]) {
+                let good: Vec<R> = g.iter().copied().filter(|v| finite(*v)).collect();
+                out[0] = crate::ops::cpu::dot(&good, &good);
+                out[1] = R::of((g.len() - good.len()) as f64);
+            }
+        });
+        let square: R = scratch.chunks_exact(2).map(|p| p[0]).sum();
+        let bad: R = scratch.chunks_exact(2).map(|p| p[1]).sum();
+        let weight = stats[self.weight_index];
+        let norm = square.sqrt() / weight;
+        let clip = match self.clip_norm {
+            Some(limit) => (R::of(f64::from(limit)) / (norm + R::of(1e-6))).min(R::ONE),
+            None => R::ONE,
+        };
+        let usable = bad == R::ZERO && weight != R::ZERO;
+        let out = &mut call.outs[0];
+        out[0] = if usable { clip / weight } else { R::ZERO };
+        out[1] = norm;
+        out[2] = bad;
+        out[3] = weight;
+        out[4..].copy_from_slice(stats);
+    }
+}
+
+impl Op for GradScale {
+    fn name(&self) -> &'static str {
+        "grad_scale"
+    }
+
+    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+        let stats = ins[1].shape.elements();
+        if self.weight_index >= stats {
+            return Err(format!("no statistic {} among {stats}", self.weight_index));
+        }
+        Ok(vec![TensorType::f32([4 + stats])])
+    }
+
+    fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        Ok(vec![Grad::Stops("an update is not differentiated"); 2])
+    }
+
+    fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
+        2 * ins[0].shape.elements() as u64
+    }
+
+    cpu_by_eval!();
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
+        let n = call.ins[0].shape.elements();
+        let groups = pieces(n).min(1024);
+        let partial = Launch {
+            kernel: Kernel::file("grad_scale", "partial"),
+            dims: vec![n as u32, groups as u32],
+            binds: vec![Bind::In(0), Bind::Scratch],
+            grid: [groups as u32, 1, 1],
+        };
+        let dims = vec![
+            groups as u32,
+            call.ins[1].shape.elements() as u32,
+            self.weight_index as u32,
+            u32::from(self.clip_norm.is_some()),
+            self.clip_norm.unwrap_or(0.0).to_bits(),
+        ];
+        let finish = Launch {
+            kernel: Kernel::file("grad_scale_finish", "finish"),
+            dims,
+            binds: vec![Bind::Scratch, Bind::In(1), Bind::Out(0)],
+            grid: [1, 1, 1],
+        };
+        vec![partial, finish]
+    }
+
+    fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        let all = pieces(call.ins[0].shape.elements());
+        2 * match call.target {
+            Target::Cpu => all,
+            Target::Gpu(_) => all.min(1024),
+        }
+    }
+}
+
+/// Uses that the generic checks run over.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &'static str, n: usize, stats: usize, clip_norm: Option<f32>| {
+        let ins = vec![(TensorType::f32([n]), Domain::Normal), (TensorType::f32([stats]), Domain::Uniform(1.0, 9.0))];
+        Case::update(name, GradScale { clip_norm, weight_index: 1 }, ins)
+    };
+    vec![
+        case("one", 1, 2, None),
+        case("clipped", 259, 3, Some(0.01)),
+        case("loose", 259, 3, Some(1e6)),
+        case("pieces", 20_000, 2, Some(0.5)),
+    ]
+}
