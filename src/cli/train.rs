@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::session::Session;
 use super::{CliError, ConfigArgs};
 use crate::config::node::json_to_yaml;
+use crate::device::gpu::{Fault, Options};
 use crate::device::{DeviceInfo, Executor};
 use crate::train::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
 use crate::train::compile::Compiled;
@@ -42,6 +43,9 @@ pub struct TrainArgs {
     /// Give the result as one JSON document on stdout.
     #[arg(long)]
     json: bool,
+    /// Bring about a failure of the GPU, for tests: drop-submission:N or lose-device:N.
+    #[arg(long, hide = true, value_name = "FAULT")]
+    inject_fault: Option<Fault>,
 }
 
 /// Where a run continues: in its folder, from a checkpoint, or from the start where it was killed
@@ -61,7 +65,8 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
     };
     let device = session.device()?;
     let compiled = session.compile(&device.target())?;
-    let mut executor = device.prepare(&compiled.plan)?;
+    let options = Options { fault: args.inject_fault, ..Options::default() };
+    let mut executor = device.prepare_with(&compiled.plan, options)?;
     let info = executor.info().clone();
     super::eprint(&format!("{name}: {} parameters on {} ({})", compiled.params.parameter_count(), info.name, info.backend));
     let (folder, state) = match resumed {

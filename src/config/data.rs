@@ -51,8 +51,8 @@ options! {
         images: PathBuf,
         /// The file of labels.
         labels: PathBuf,
-        /// Divides pixel values by 255.
-        scale: bool = true,
+        /// What pixel values are divided by.
+        scale: f64 [super::schema::above(0.0)] = 255.0,
     }
 }
 
@@ -145,8 +145,8 @@ options! {
     pub struct Cifar10 {
         /// The file, or a list of files.
         path: OneOrMany<PathBuf>,
-        /// Divides pixel values by 255.
-        scale: bool = true,
+        /// What pixel values are divided by.
+        scale: f64 [super::schema::above(0.0)] = 255.0,
     }
 }
 

@@ -48,9 +48,17 @@ impl Device {
     /// # Errors
     /// When the plan does not fit the device.
     pub fn prepare(self, plan: &Plan) -> Result<Box<dyn Executor>, DeviceError> {
+        self.prepare_with(plan, gpu::Options::default())
+    }
+
+    /// As [`Device::prepare`], with options for a GPU.
+    ///
+    /// # Errors
+    /// As [`Device::prepare`].
+    pub fn prepare_with(self, plan: &Plan, options: gpu::Options) -> Result<Box<dyn Executor>, DeviceError> {
         match self {
             Device::Cpu(threads) => Ok(Box::new(CpuExecutor::new(plan.clone(), threads)?)),
-            Device::Gpu(device) => Ok(Box::new(device.prepare(plan, gpu::Options::default())?)),
+            Device::Gpu(device) => Ok(Box::new(device.prepare(plan, options)?)),
         }
     }
 

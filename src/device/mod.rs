@@ -4,7 +4,12 @@
 //! the steps and calls each op; the GPU one records what each op lowers to. Neither knows an op's
 //! name.
 
+pub mod agreement;
+mod choose;
 pub mod cpu;
+pub mod gpu;
+
+pub use choose::{Device, open};
 
 use crate::graph::TensorType;
 use crate::plan::{Page, ProgramId, Slot};

@@ -1,1 +1,65 @@
-//! The WGSL kernel files, their composition and their inspection.
+//! The WGSL kernels of kernels/ and what is done with their text before a device sees it:
+//! [`assemble`] puts libraries in and sets constants, [`check`] validates and translates.
+
+mod assemble;
+mod check;
+
+pub use assemble::{Assembled, AssembleError, assemble};
+pub use check::{Checked, Translation, check};
+
+macro_rules! files {
+    ($($stem:literal),* $(,)?) => {
+        /// Every kernel file: stem and text. Adding one is one line here.
+        pub const FILES: &[(&str, &str)] =
+            &[$(($stem, include_str!(concat!("../../kernels/", $stem, ".wgsl")))),*];
+    };
+}
+
+files! {
+    "accumulate",
+    "adam",
+    "attention",
+    "attention_grad_key",
+    "attention_grad_query",
+    "avg_pool2d",
+    "batch_norm_grad_stats",
+    "batch_stats",
+    "canary",
+    "concat",
+    "conv2d",
+    "conv2d_grad_input",
+    "conv2d_grad_weight",
+    "cross_entropy",
+    "cross_entropy_grad",
+    "embedding",
+    "embedding_grad",
+    "grad_scale",
+    "grad_scale_finish",
+    "layer_norm",
+    "layer_norm_grad_finish",
+    "layer_norm_grad_input",
+    "layer_norm_grad_params",
+    "lib/attention_tile",
+    "lib/conv2d_tile",
+    "lib/cross_entropy_row",
+    "lib/epilogue",
+    "lib/globals",
+    "lib/math",
+    "lib/philox",
+    "lib/pool2d_window",
+    "lib/reduce",
+    "matmul",
+    "matmul_finish",
+    "max_pool2d",
+    "reduce",
+    "sgd",
+    "sgd_momentum",
+    "softmax",
+    "stats",
+    "update_running",
+}
+
+/// A file's text.
+fn file(stem: &str) -> Option<&'static str> {
+    FILES.iter().find(|(name, _)| *name == stem).map(|(_, text)| *text)
+}

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
-use crate::ops::cpu::par_rows;
 use crate::ops::map::{self, Code, Map, Unary};
 use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
 

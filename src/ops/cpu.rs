@@ -3,8 +3,6 @@
 //! Work is split into pieces whose size never depends on the number of threads, and each output
 //! element is computed by one piece: results have the same bits on one thread and on many.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use super::real::Real;
@@ -176,7 +174,25 @@ pub struct Gemm<'a, R> {
     pub accumulate: bool,
 }
 
-impl<R> Gemm<'_, R> {
+impl<'a, R> Gemm<'a, R> {
+    /// Panics unless the operands and a C of `c_len` elements hold every element that is touched.
+    fn check(&self, c_len: usize) {
+        let span = Gemm::<R>::span;
+        assert!(self.c_row >= self.n || self.m < 2, "rows of C overlap");
+        assert!(self.a.data.len() >= span(self.m, self.k, self.a.row, self.a.col), "A is short");
+        assert!(self.b.data.len() >= span(self.k, self.n, self.b.row, self.b.col), "B is short");
+        assert!(c_len >= span(self.m, self.n, self.c_row, 1), "C is short");
+    }
+
+    /// The same product with operands that start further on.
+    fn shifted(&self, a: usize, b: usize) -> Gemm<'a, R> {
+        Gemm {
+            a: Matrix { data: &self.a.data[a.min(self.a.data.len())..], ..self.a },
+            b: Matrix { data: &self.b.data[b.min(self.b.data.len())..], ..self.b },
+            ..*self
+        }
+    }
+
     /// Index of the last element that the operand touches, plus one.
     fn span(rows: usize, cols: usize, row: usize, col: usize) -> usize {
         if rows == 0 || cols == 0 { 0 } else { (rows - 1) * row + (cols - 1) * col + 1 }
@@ -185,18 +201,29 @@ impl<R> Gemm<'_, R> {
 
 /// Multiplies on one thread; the caller splits the work. See [`Gemm`].
 pub(super) fn gemm<R: Real>(g: &Gemm<'_, R>, c: &mut [R]) {
-    assert!(g.a.data.len() >= Gemm::<R>::span(g.m, g.k, g.a.row, g.a.col), "A is too short");
-    assert!(g.b.data.len() >= Gemm::<R>::span(g.k, g.n, g.b.row, g.b.col), "B is too short");
-    assert!(c.len() >= Gemm::<R>::span(g.m, g.n, g.c_row, 1), "C is too short");
-    // SAFETY: the three assertions above keep every access of the product inside its slice, and
-    // C is borrowed mutably, so it overlaps neither A nor B.
-    #[allow(unsafe_code, reason = "the GEMM crate's entry point takes raw pointers")]
+    g.check(c.len());
+    // SAFETY: the check keeps every access of C inside its slice, which is borrowed mutably, so
+    // it overlaps neither A nor B.
+    #[allow(unsafe_code, reason = "one routine serves whole and split products")]
+    unsafe {
+        gemm_at(g, c.as_mut_ptr());
+    }
+}
+
+/// Multiplies into memory given by a pointer.
+///
+/// # Safety
+/// The caller has called [`Gemm::check`] for A and B, and nobody else touches the elements of C
+/// while this runs.
+#[allow(unsafe_code, reason = "the GEMM crate's entry point takes raw pointers")]
+unsafe fn gemm_at<R: Real>(g: &Gemm<'_, R>, c: *mut R) {
+    // SAFETY: as demanded from the caller.
     unsafe {
         gemm::gemm(
             g.m,
             g.n,
             g.k,
-            c.as_mut_ptr(),
+            c,
             1,
             g.c_row as isize,
             g.accumulate,
@@ -216,19 +243,93 @@ pub(super) fn gemm<R: Real>(g: &Gemm<'_, R>, c: &mut [R]) {
     }
 }
 
-/// Multiplies in parallel: C's rows (or columns, where it is wider than tall) are split into
-/// pieces of a fixed size, one GEMM each.
-pub fn par_gemm<R: Real>(g: &Gemm<'_, R>, c: &mut [R]) {
-    const PIECES: usize = 8;
+/// How a product is cut for the threads: a function of its extents alone, so that the bits of the
+/// result do not depend on how many threads there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Split {
+    /// Whether rows of C are cut, or columns.
+    rows: bool,
+    /// Rows or columns of a piece.
+    size: usize,
+    /// Number of pieces.
+    pieces: usize,
+}
+
+impl Split {
+    /// Multiply-adds below which a product stays in one piece.
     const SMALL: usize = 1 << 16;
-    if g.m * g.n * g.k <= SMALL || g.m < 2 {
-        return R::gemm(g, c);
+    /// Multiply-adds that are worth a piece of their own while there are few pieces.
+    const PIECE: usize = 1 << 17;
+    /// The same, once there are enough pieces for a small machine.
+    const BIG_PIECE: usize = 1 << 23;
+
+    /// Cuts the longer side of C: each piece packs its own part of the operand along that side,
+    /// and all of the other, smaller one. Sizes are multiples of what the GEMM crate keeps in
+    /// registers (8 rows, 48 columns).
+    fn new(m: usize, n: usize, k: usize) -> Split {
+        let work = m * n * k;
+        let rows = m > n;
+        let side = if rows { m } else { n };
+        let wanted =
+            if work <= Split::SMALL { 1 } else { (work / Split::PIECE).clamp(1, 16) };
+        let wanted = wanted.max((work / Split::BIG_PIECE).min(64));
+        let unit = if rows { 8 } else { 48 };
+        let size = side.div_ceil(wanted).next_multiple_of(unit).min(side).max(1);
+        Split { rows, size, pieces: side.div_ceil(size).max(1) }
     }
-    let rows = g.m.div_ceil(PIECES).next_multiple_of(8);
-    let used = Gemm::<R>::span(g.m, g.n, g.c_row, 1);
-    c[..used].par_chunks_mut(rows * g.c_row).enumerate().for_each(|(index, piece)| {
-        let range: Range<usize> = index * rows..((index + 1) * rows).min(g.m);
-        let a = Matrix { data: &g.a.data[range.start * g.a.row..], ..g.a };
-        R::gemm(&Gemm { m: range.len(), a, ..*g }, piece);
-    });
+
+    /// First index along the side that is cut, and length, of a piece.
+    fn range(&self, piece: usize, m: usize, n: usize) -> (usize, usize) {
+        let side = if self.rows { m } else { n };
+        let first = piece * self.size;
+        (first, self.size.min(side - first))
+    }
+}
+
+/// Multiplies in parallel: C is cut along its longer side into pieces whose number depends only
+/// on its extents, one GEMM each.
+pub fn par_gemm<R: Real>(g: &Gemm<'_, R>, c: &mut [R]) {
+    par_gemm_batch(g, 1, [0; 3], c);
+}
+
+/// Multiplies `batch` pairs of matrices in parallel; `strides` are the elements from one matrix of
+/// A, B and C to the next. The matrices of C must not overlap.
+pub fn par_gemm_batch<R: Real>(g: &Gemm<'_, R>, batch: usize, strides: [usize; 3], c: &mut [R]) {
+    struct Out<R>(*mut R);
+    // SAFETY: the pieces that threads write through it are disjoint.
+    #[allow(unsafe_code, reason = "column pieces of one matrix interleave in memory")]
+    unsafe impl<R> Sync for Out<R> {}
+
+    if batch == 0 || g.m == 0 || g.n == 0 {
+        return;
+    }
+    let [a_next, b_next, c_next] = strides;
+    assert!(batch == 1 || c_next >= Gemm::<R>::span(g.m, g.n, g.c_row, 1), "C overlaps itself");
+    g.shifted((batch - 1) * a_next, (batch - 1) * b_next)
+        .check(c.len().saturating_sub((batch - 1) * c_next));
+    let split = Split::new(g.m, g.n, g.k);
+    let out = Out(c.as_mut_ptr());
+    let piece = |task: usize| {
+        let out = &out;
+        let (item, index) = (task / split.pieces, task % split.pieces);
+        let (first, len) = split.range(index, g.m, g.n);
+        let item_g = g.shifted(item * a_next, item * b_next);
+        let (part, offset) = if split.rows {
+            (Gemm { m: len, ..item_g.shifted(first * g.a.row, 0) }, first * g.c_row)
+        } else {
+            (Gemm { n: len, ..item_g.shifted(0, first * g.b.col) }, first)
+        };
+        // SAFETY: the checks above hold for the last matrix and so for all; pieces are disjoint
+        // ranges of rows or columns of disjoint matrices.
+        #[allow(unsafe_code, reason = "column pieces of one matrix interleave in memory")]
+        unsafe {
+            gemm_at(&part, out.0.add(item * c_next + offset));
+        }
+    };
+    let tasks = batch * split.pieces;
+    if tasks == 1 || batch * g.m * g.n * g.k <= Split::SMALL {
+        (0..tasks).for_each(piece);
+    } else {
+        (0..tasks).into_par_iter().for_each(piece);
+    }
 }

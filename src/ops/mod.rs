@@ -24,6 +24,7 @@ pub mod softmax;
 pub mod stats;
 pub mod update;
 pub mod map;
+pub mod matmul;
 pub mod real;
 pub mod reduce;
 
@@ -274,6 +275,7 @@ ops! {
     grad_scale,
     layer_norm,
     map,
+    matmul,
     pool2d,
     reduce,
     sgd,

@@ -46,9 +46,9 @@ pub trait Real:
     fn erf(self) -> Self;
     /// Absolute value.
     fn abs(self) -> Self;
-    /// The larger; the other one where one is NaN.
+    /// The larger; NaN where `self` is.
     fn max(self, other: Self) -> Self;
-    /// The smaller; the other one where one is NaN.
+    /// The smaller; NaN where `self` is.
     fn min(self, other: Self) -> Self;
     /// `C ← α·op(A)·op(B) + β·C` for one matrix, row strides and column strides in elements:
     /// see [`super::cpu::Gemm`].
@@ -97,11 +97,11 @@ macro_rules! real {
             }
             #[inline(always)]
             fn max(self, other: Self) -> Self {
-                if self > other || other.is_nan() { self } else { other }
+                if self < other { other } else { self }
             }
             #[inline(always)]
             fn min(self, other: Self) -> Self {
-                if self < other || other.is_nan() { self } else { other }
+                if other < self { other } else { self }
             }
             fn gemm(gemm: &super::cpu::Gemm<'_, Self>, c: &mut [Self]) {
                 super::cpu::gemm(gemm, c);
@@ -159,7 +159,7 @@ fn pow2(n: f32) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-/// tanh for `f32`: an odd polynomial where |x| < 0.55 (no cancellation), and
+/// tanh for `f32`: an odd polynomial where |x| < 0.625 (no cancellation), and
 /// 1 − 2/(e^{2|x|} + 1) elsewhere.
 #[inline(always)]
 pub fn tanh_f32(x: f32) -> f32 {
@@ -177,11 +177,28 @@ pub fn tanh_f32(x: f32) -> f32 {
     if x.is_nan() { x } else { signed }
 }
 
-/// erf for `f32` by W. J. Cody's scheme in two ranges: a Taylor-like odd polynomial where
-/// |x| < 0.9 and Abramowitz & Stegun 7.1.26's form elsewhere, refined in [`erf_f64`]'s terms.
+/// erf for `f32`, without branches: the Maclaurin series up to x¹⁷ where |x| < 0.75, and
+/// 1 − t·P(t)·e^{−x²} with t = 1/(1 + |x|/2) elsewhere (the Chebyshev fit of Press et al.,
+/// *Numerical Recipes*, "erfcc"). kernels/lib/math.wgsl has its twin.
 #[inline(always)]
 pub fn erf_f32(x: f32) -> f32 {
-    erf_f64(x as f64) as f32
+    const NEAR: [f32; 8] = [
+        1.0 / 685_440.0, -1.0 / 75_600.0, 1.0 / 9_360.0, -1.0 / 1_320.0, 1.0 / 216.0, -1.0 / 42.0, 0.1, -1.0 / 3.0,
+    ];
+    const FAR: [f32; 9] = [
+        0.170_872_77, -0.822_152_23, 1.488_515_87, -1.135_203_98, 0.278_868_07, -0.186_288_06, 0.096_784_18,
+        0.374_091_96, 1.000_023_68,
+    ];
+    let (a, s) = (x.abs(), x * x);
+    let near = NEAR.iter().fold(0.0, |p, c| p * s + c);
+    let near = std::f32::consts::FRAC_2_SQRT_PI * a * (1.0 + near * s);
+    let b = if a > 9.0 { 9.0 } else { a };
+    let t = 1.0 / (1.0 + 0.5 * b);
+    let far = FAR.iter().fold(0.0, |p, c| p * t + c);
+    let far = 1.0 - t * exp_f32(-b * b - 1.265_512_23 + t * far);
+    let magnitude = if a < 0.75 { near } else { far };
+    let signed = if x < 0.0 { -magnitude } else { magnitude };
+    if x.is_nan() { x } else { signed }
 }
 
 /// erf for `f64`: the Maclaurin series where |x| < 2.5 and the continued fraction of erfc

@@ -71,15 +71,7 @@ pub const REPORT_HEAD: usize = 4;
 /// When a gradient does not reach a trained parameter, or something does not fit the target.
 pub fn build(request: Request<'_>) -> Result<Plan, PlanError> {
     let stats = request.train.iter().chain(&request.eval).map(|f| f.stats.len()).max().unwrap_or(0);
-    let mut builder = Builder {
-        request: &request,
-        stats,
-        consts: Vec::new(),
-        programs: Vec::new(),
-        roles: Roles::default(),
-        arena: 0,
-        batch: 0,
-    };
+    let mut builder = Builder::new(&request, stats);
     for forward in &request.train {
         let id = builder.micro(forward)?;
         builder.roles.train.push(id);
@@ -94,6 +86,27 @@ pub fn build(request: Request<'_>) -> Result<Plan, PlanError> {
     builder.finish()
 }
 
+/// A plan of one program that computes `outputs` of a graph whose leaves are all inputs.
+///
+/// # Errors
+/// When something does not fit the target.
+pub fn of_graph(graph: &Graph, inputs: &[ValueId], outputs: &[ValueId], target: &Target) -> Result<Plan, PlanError> {
+    let nothing = Layout::default();
+    let request = Request {
+        target,
+        params: &nothing,
+        states: &nothing,
+        trained: &[],
+        train: Vec::new(),
+        eval: Vec::new(),
+        update: None,
+    };
+    let mut builder = Builder::new(&request, 0);
+    let id = builder.program(graph.clone(), Vec::new(), inputs, outputs, &[])?;
+    builder.roles.eval.push(id);
+    builder.finish()
+}
+
 struct Builder<'a> {
     request: &'a Request<'a>,
     stats: usize,
@@ -102,6 +115,20 @@ struct Builder<'a> {
     roles: Roles,
     arena: u64,
     batch: u64,
+}
+
+impl<'a> Builder<'a> {
+    fn new(request: &'a Request<'a>, stats: usize) -> Self {
+        Builder {
+            request,
+            stats,
+            consts: Vec::new(),
+            programs: Vec::new(),
+            roles: Roles::default(),
+            arena: 0,
+            batch: 0,
+        }
+    }
 }
 
 impl Builder<'_> {

@@ -3,15 +3,16 @@
 //! A [`Plan`] is plain data: an ordered list of steps, each an op with the memory slots of its
 //! operands. Both executors run the same plan; nothing in it knows YAML or a device's API.
 
-// mod build;
+mod build;
 pub mod fuse;
 mod layout;
-// mod place;
-// mod prune;
+mod place;
+mod prune;
+pub mod report;
 
 use std::sync::Arc;
 
-// pub use build::{Forward, REPORT_HEAD, Request, Update, build};
+pub use build::{Forward, REPORT_HEAD, Request, Update, build, of_graph};
 pub use layout::{Init, Layout, ParamSpec, Placed};
 
 use crate::graph::{ShapeError, TensorType, grad::GradError};

@@ -4,9 +4,8 @@
 use super::code::{Binary, Code, Instr, Unary};
 use super::{Map, wgsl::Access};
 use crate::device::Globals;
-use crate::graph::Shape;
 use crate::ops::cpu::{SERIAL_BELOW, simd};
-use crate::ops::{Call, Operand, Real};
+use crate::ops::{Call, Operand, Real, philox};
 
 /// Elements interpreted at once: a block's registers stay in the first-level cache.
 const BLOCK: usize = 256;
@@ -85,49 +84,54 @@ fn run_block<R: Real>(
 }
 
 #[inline(always)]
+fn each<R: Real>(a: &[R; BLOCK], out: &mut [R; BLOCK], f: impl Fn(R) -> R) {
+    for i in 0..BLOCK {
+        out[i] = f(a[i]);
+    }
+}
+
+#[inline(always)]
 fn unary<R: Real>(f: Unary, a: &[R; BLOCK], out: &mut [R; BLOCK]) {
-    let each = |out: &mut [R; BLOCK], f: &dyn Fn(R) -> R| {
-        for i in 0..BLOCK {
-            out[i] = f(a[i]);
-        }
-    };
     match f {
-        Unary::Neg => each(out, &|x| -x),
-        Unary::Exp => each(out, &R::exp),
-        Unary::Log => each(out, &R::ln),
-        Unary::Sqrt => each(out, &R::sqrt),
-        Unary::Recip => each(out, &|x| R::ONE / x),
-        Unary::Tanh => each(out, &R::tanh),
-        Unary::Erf => each(out, &R::erf),
-        Unary::Sigmoid => each(out, &|x| R::ONE / (R::ONE + (-x).exp())),
-        Unary::Abs => each(out, &R::abs),
+        Unary::Neg => each(a, out, |x| -x),
+        Unary::Exp => each(a, out, |x| x.exp()),
+        Unary::Log => each(a, out, |x| x.ln()),
+        Unary::Sqrt => each(a, out, |x| x.sqrt()),
+        Unary::Recip => each(a, out, |x| R::ONE / x),
+        Unary::Tanh => each(a, out, |x| x.tanh()),
+        Unary::Erf => each(a, out, |x| x.erf()),
+        Unary::Sigmoid => each(a, out, |x| R::ONE / (R::ONE + (-x).exp())),
+        Unary::Abs => each(a, out, |x| x.abs()),
+    }
+}
+
+#[inline(always)]
+fn each_pair<R: Real>(a: &[R; BLOCK], b: &[R; BLOCK], out: &mut [R; BLOCK], f: impl Fn(R, R) -> R) {
+    for i in 0..BLOCK {
+        out[i] = f(a[i], b[i]);
     }
 }
 
 #[inline(always)]
 fn binary<R: Real>(f: Binary, a: &[R; BLOCK], b: &[R; BLOCK], out: &mut [R; BLOCK]) {
-    let each = |out: &mut [R; BLOCK], f: &dyn Fn(R, R) -> R| {
-        for i in 0..BLOCK {
-            out[i] = f(a[i], b[i]);
-        }
-    };
     match f {
-        Binary::Add => each(out, &|x, y| x + y),
-        Binary::Sub => each(out, &|x, y| x - y),
-        Binary::Mul => each(out, &|x, y| x * y),
-        Binary::Div => each(out, &|x, y| x / y),
-        Binary::Max => each(out, &R::max),
-        Binary::Min => each(out, &R::min),
-        Binary::Greater => each(out, &|x, y| if x > y { R::ONE } else { R::ZERO }),
+        Binary::Add => each_pair(a, b, out, |x, y| x + y),
+        Binary::Sub => each_pair(a, b, out, |x, y| x - y),
+        Binary::Mul => each_pair(a, b, out, |x, y| x * y),
+        Binary::Div => each_pair(a, b, out, |x, y| x / y),
+        Binary::Max => each_pair(a, b, out, |x, y| x.max(y)),
+        Binary::Min => each_pair(a, b, out, |x, y| x.min(y)),
+        Binary::Greater => each_pair(a, b, out, |x, y| if x > y { R::ONE } else { R::ZERO }),
     }
 }
 
-fn random<R: Real>(_stream: u32, _first: usize, _globals: &Globals, _out: &mut [R; BLOCK]) {
-    unreachable!("random numbers come with ops/philox.rs")
-}
-
-/// Applies a map in place to rows of a result that another op has just computed: the epilogue of
-/// a matrix product or convolution on the CPU.
-pub fn apply_rows<R: Real>(_map: &Map, _shape: &Shape) {
-    unreachable!("epilogues come with fusion")
+/// The uniform numbers of the block's elements; blocks start at multiples of four.
+#[inline(always)]
+fn random<R: Real>(stream: u32, first: usize, globals: &Globals, out: &mut [R; BLOCK]) {
+    for (quad, four) in out.chunks_exact_mut(4).enumerate() {
+        let draws = philox::uniforms(globals, stream, (first / 4 + quad) as u32);
+        for (value, draw) in four.iter_mut().zip(draws) {
+            *value = R::of(f64::from(draw));
+        }
+    }
 }

@@ -7,12 +7,11 @@ mod cpu;
 mod wgsl;
 
 pub use code::{Binary, Code, Instr, Reg, Unary};
-pub use cpu::apply_rows;
-pub use wgsl::{Access, epilogue_text};
+pub use wgsl::{Access, epilogue_text, plain_epilogue};
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
-use crate::ops::{Call, Case, GpuCall, Grad, GradCall, Launch, Op, Real, reduce};
+use crate::ops::{Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, reduce};
 
 /// An elementwise map onto `shape`.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,7 +180,60 @@ pub fn scale(graph: &mut Graph, a: ValueId, by: f32) -> Result<ValueId, ShapeErr
     unary(graph, a, |code, x| code.scale(x, by))
 }
 
-/// Uses that the generic checks run over.
+/// Uses that the generic checks run over: every instruction, and every way to repeat an operand.
 pub fn cases() -> Vec<Case> {
-    Vec::new()
+    let mut cases: Vec<Case> = [
+        ("neg", Unary::Neg, Domain::Normal),
+        ("exp", Unary::Exp, Domain::Normal),
+        ("log", Unary::Log, Domain::Uniform(0.1, 4.0)),
+        ("sqrt", Unary::Sqrt, Domain::Uniform(0.1, 4.0)),
+        ("recip", Unary::Recip, Domain::AwayFromZero),
+        ("tanh", Unary::Tanh, Domain::Normal),
+        ("tanh_far", Unary::Tanh, Domain::Uniform(-30.0, 30.0)),
+        ("erf", Unary::Erf, Domain::Normal),
+        ("sigmoid", Unary::Sigmoid, Domain::Normal),
+        ("abs", Unary::Abs, Domain::AwayFromZero),
+    ]
+    .into_iter()
+    .map(|(name, f, domain)| {
+        let code = Code::of(|code| {
+            let x = code.input(0);
+            code.unary(f, x)
+        });
+        case(name, code, &[3, 257], vec![(TensorType::f32([3, 257]), domain)])
+    })
+    .collect();
+    let shapes: [(&str, &[usize], &[usize], &[usize]); 7] = [
+        ("one", &[1], &[1], &[1]),
+        ("scalar", &[7, 5], &[7, 5], &[]),
+        ("rows", &[3, 67], &[3, 67], &[67]),
+        ("columns", &[5, 31], &[5, 31], &[5, 1]),
+        ("channels", &[2, 3, 4, 5], &[2, 3, 4, 5], &[3, 1, 1]),
+        ("outer", &[4, 3, 7], &[4, 1, 7], &[3, 1]),
+        ("blocks", &[521, 33], &[521, 33], &[521, 33]),
+    ];
+    for (index, (name, out, a, b)) in shapes.into_iter().enumerate() {
+        let f = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Max, Binary::Min, Binary::Mul][index];
+        let code = Code::of(|code| {
+            let (a, b) = (code.input(0), code.input(1));
+            code.binary(f, a, b)
+        });
+        let ins = vec![
+            (TensorType::f32(Shape::new(a)), Domain::AwayFromZero),
+            (TensorType::f32(Shape::new(b)), Domain::AwayFromZero),
+        ];
+        cases.push(case(name, code, out, ins));
+    }
+    let dropped = Code::of(|code| {
+        let (x, draw) = (code.input(0), code.push(Instr::Random(7)));
+        let rate = code.constant(0.3);
+        let kept = code.greater(draw, rate);
+        code.mul(x, kept)
+    });
+    cases.push(case("random", dropped, &[9, 101], vec![(TensorType::f32([9, 101]), Domain::Normal)]));
+    cases
+}
+
+fn case(name: &str, code: Code, out: &[usize], ins: Vec<(TensorType, Domain)>) -> Case {
+    Case::op(name, Map { code, inputs: ins.len(), shape: Shape::new(out) }, ins)
 }

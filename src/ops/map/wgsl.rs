@@ -1,8 +1,11 @@
 //! Maps on the GPU: one kernel generated per code, and the epilogue text of fused kernels.
 
-use super::Map;
-use crate::graph::Shape;
-use crate::ops::{GpuCall, Launch, Real};
+use std::ops::Range;
+
+use super::{Binary, Code, Instr, Map, Reg, Unary};
+use crate::graph::{Shape, TensorType};
+use crate::ops::launch::Source;
+use crate::ops::{Bind, GpuCall, Kernel, Launch, Real};
 
 /// How an operand's element is found from the output's flat index i: Σ ((i / inner) mod extent) ·
 /// stride over the terms. No terms: a scalar. One term (1, n, 1) with n the output's size: the
@@ -36,6 +39,23 @@ impl Access {
         Access { terms }
     }
 
+    /// The index of the element for output index `i`, in WGSL.
+    fn wgsl(&self, map: &Map) -> String {
+        let count = map.shape.elements();
+        let term = |(inner, extent, stride): &(usize, usize, usize)| {
+            let mut text = String::from("i");
+            if *inner > 1 {
+                text = format!("{text} / {inner}u");
+            }
+            if inner * extent < count {
+                text = format!("{text} % {extent}u");
+            }
+            if *stride > 1 { format!("({text}) * {stride}u") } else { text }
+        };
+        let terms: Vec<String> = self.terms.iter().map(term).collect();
+        if terms.is_empty() { "0u".into() } else { terms.join(" + ") }
+    }
+
     /// Copies the elements for output indices `first..first + block.len()`.
     #[inline(always)]
     pub fn load<R: Real>(&self, values: &[R], first: usize, block: &mut [R]) {
@@ -65,12 +85,129 @@ impl Access {
     }
 }
 
-/// The launch of a map.
-pub(super) fn launch(_map: &Map, _call: &GpuCall<'_>) -> Launch {
-    unreachable!("generated kernels come with fusion")
+/// Threads of a workgroup.
+const THREADS: u32 = 256;
+
+/// The launch of a map: operands at bindings 2 and up, then the results.
+pub(super) fn launch(map: &Map, call: &GpuCall<'_>) -> Launch {
+    let mut text = uses(&map.code);
+    text.push_str("struct Dims { count: u32 }\n@group(0) @binding(0) var<uniform> dims: Dims;\n");
+    let outs = map.code.outs.len();
+    declare(&mut text, "in", 0..map.inputs, 2);
+    declare(&mut text, "out", 0..outs, 2 + map.inputs);
+    text.push_str(&format!(
+        "@compute @workgroup_size({THREADS})\nfn map(@builtin(workgroup_id) group: vec3<u32>, \
+         @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {{\n\
+         let i = (group.y * groups.x + group.x) * {THREADS}u + local;\n\
+         if (i >= dims.count) {{ return; }}\n"
+    ));
+    body(&mut text, map, call.ins, |index| format!("in{index}"));
+    text.push_str("}\n");
+    let kernel = Kernel {
+        source: Source::Generated { name: "map".into(), text },
+        entry: "map",
+        constants: Vec::new(),
+        replace: Vec::new(),
+    };
+    let mut binds: Vec<Bind> = (0..map.inputs).map(Bind::In).collect();
+    binds.extend((0..outs).map(Bind::Out));
+    let count = map.shape.elements();
+    Launch::flat(kernel, vec![count as u32], binds, count, THREADS)
 }
 
-/// WGSL for `fn epilogue`.
-pub fn epilogue_text(_map: &Map) -> String {
-    unreachable!("epilogues come with fusion")
+/// WGSL for `fn epilogue(i, value)`, which puts element `i` of a kernel's result through `map` and
+/// stores what comes out: the map's results lie at the bindings from `first` on, then its operands
+/// but the first. `others` are the types of those operands.
+pub fn epilogue_text(map: &Map, others: &[&TensorType], first: usize) -> String {
+    let mut text = uses(&map.code);
+    declare(&mut text, "out", 0..map.code.outs.len(), first);
+    declare(&mut text, "in", 1..map.inputs, first + map.code.outs.len());
+    text.push_str("fn epilogue(i: u32, value: f32) {\n");
+    let whole = TensorType::f32(map.shape.clone());
+    let mut types = vec![&whole];
+    types.extend_from_slice(others);
+    body(&mut text, map, &types, |index| if index == 0 { "value".into() } else { format!("in{index}") });
+    text.push_str("}\n");
+    text
+}
+
+/// The epilogue that only stores.
+pub fn plain_epilogue(first: usize) -> String {
+    let mut text = String::new();
+    declare(&mut text, "out", 0..1, first);
+    text.push_str("fn epilogue(i: u32, value: f32) {\nout0[i] = value;\n}\n");
+    text
+}
+
+/// The libraries that the code calls.
+fn uses(code: &Code) -> String {
+    let mut text = String::new();
+    let calls = |f: &Unary| matches!(f, Unary::Tanh | Unary::Erf | Unary::Sigmoid);
+    if code.instrs.iter().any(|i| matches!(i, Instr::Unary(f, _) if calls(f))) {
+        text.push_str("// @use lib/math\n");
+    }
+    if code.is_random() {
+        text.push_str("// @use lib/philox\n");
+    }
+    text
+}
+
+fn declare(text: &mut String, name: &str, indices: Range<usize>, first: usize) {
+    for (binding, index) in (first..).zip(indices) {
+        text.push_str(&format!(
+            "@group(0) @binding({binding}) var<storage, read_write> {name}{index}: array<f32>;\n"
+        ));
+    }
+}
+
+/// The statements that compute and store element `i`.
+fn body(text: &mut String, map: &Map, types: &[&TensorType], name: impl Fn(usize) -> String) {
+    for (reg, instr) in map.code.instrs.iter().enumerate() {
+        let value = match *instr {
+            Instr::Input(index) => {
+                let index = index as usize;
+                let name = name(index);
+                if name == "value" { name } else { format!("{name}[{}]", Access::new(&types[index].shape, &map.shape).wgsl(map)) }
+            }
+            Instr::Const(bits) => literal(f32::from_bits(bits)),
+            Instr::Random(stream) => format!("philox_uniform({stream}u, i)"),
+            Instr::Unary(f, a) => unary(f, a),
+            Instr::Binary(f, a, b) => binary(f, a, b),
+        };
+        text.push_str(&format!("let r{reg} = {value};\n"));
+    }
+    for (index, reg) in map.code.outs.iter().enumerate() {
+        text.push_str(&format!("out{index}[i] = r{reg};\n"));
+    }
+}
+
+fn literal(value: f32) -> String {
+    format!("{value:e}f")
+}
+
+fn unary(f: Unary, a: Reg) -> String {
+    match f {
+        Unary::Neg => format!("-r{a}"),
+        Unary::Exp => format!("exp(r{a})"),
+        Unary::Log => format!("log(r{a})"),
+        Unary::Sqrt => format!("sqrt(r{a})"),
+        Unary::Recip => format!("1.0 / r{a}"),
+        Unary::Tanh => format!("safe_tanh(r{a})"),
+        Unary::Erf => format!("safe_erf(r{a})"),
+        Unary::Sigmoid => format!("safe_sigmoid(r{a})"),
+        Unary::Abs => format!("abs(r{a})"),
+    }
+}
+
+fn binary(f: Binary, a: Reg, b: Reg) -> String {
+    match f {
+        Binary::Add => format!("r{a} + r{b}"),
+        Binary::Sub => format!("r{a} - r{b}"),
+        Binary::Mul => format!("r{a} * r{b}"),
+        Binary::Div => format!("r{a} / r{b}"),
+        // Written out, so that a NaN on the left comes through.
+        Binary::Max => format!("select(r{a}, r{b}, r{a} < r{b})"),
+        Binary::Min => format!("select(r{a}, r{b}, r{b} < r{a})"),
+        Binary::Greater => format!("select(0.0, 1.0, r{a} > r{b})"),
+    }
 }

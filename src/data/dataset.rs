@@ -1,0 +1,310 @@
+//! Sets of samples in memory.
+
+use std::sync::Arc;
+
+use super::augment::Augmenter;
+use super::order::Permutation;
+use super::{DataError, Vocabulary};
+use crate::config::data::Augment;
+use crate::layers::InputSpec;
+use crate::ops::philox;
+
+/// What the target is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Task {
+    /// One of several classes.
+    Classification {
+        /// How many.
+        classes: usize,
+        /// Their names, where the data gives any.
+        names: Vec<String>,
+    },
+    /// Numbers.
+    Regression,
+    /// The next token at every place.
+    NextToken {
+        /// How many tokens there are.
+        vocab: usize,
+    },
+}
+
+/// The samples of a source.
+#[derive(Clone, Debug)]
+pub(super) struct Content {
+    pub(super) inputs: Vec<InputSpec>,
+    pub(super) target: InputSpec,
+    pub(super) task: Task,
+    pub(super) samples: Samples,
+}
+
+/// How samples are held.
+#[derive(Clone, Debug)]
+pub(super) enum Samples {
+    /// Bytes of `[channels, height, width]`; a value is byte · scale + shift of its channel.
+    Images { pixels: Vec<u8>, channels: Vec<(f32, f32)>, labels: Vec<i32> },
+    /// Numbers in rows.
+    Rows { values: Vec<f32>, targets: Targets },
+    /// One long sequence; samples are windows of `context` tokens, one after another.
+    Tokens { tokens: Vec<i32>, context: usize, vocabulary: Vocabulary },
+    /// Sequences of tokens, each with its successor sequence: `context + 1` tokens a sample.
+    Sequences { tokens: Vec<i32>, context: usize },
+}
+
+/// What is predicted from a row.
+#[derive(Clone, Debug)]
+pub(super) enum Targets {
+    Classes(Vec<i32>),
+    Numbers(Vec<f32>),
+}
+
+/// A part of a content.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Part {
+    /// Samples `first..first + len` of a permutation.
+    Chosen { order: Permutation, first: usize, len: usize },
+    /// Samples in their own order.
+    All { len: usize },
+    /// Windows of the tokens `first..first + tokens`. Where `shifted`, each epoch begins at
+    /// another place, so that windows are cut differently.
+    Windows { first: usize, tokens: usize, context: usize, shifted: bool },
+}
+
+impl Part {
+    pub(super) fn whole(content: &Content) -> Part {
+        match &content.samples {
+            Samples::Tokens { tokens, context, .. } => {
+                Part::Windows { first: 0, tokens: tokens.len(), context: *context, shifted: true }
+            }
+            _ => Part::All { len: content.len() },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Part::Chosen { len, .. } | Part::All { len } => *len,
+            Part::Windows { tokens, context, shifted, .. } => {
+                let whole = (tokens - 1) / context;
+                if *shifted && whole > 1 { whole - 1 } else { whole }
+            }
+        }
+    }
+}
+
+/// Key of the permutation that chooses a held-out share.
+const SPLIT_KEY: u64 = 1;
+/// Stream of the windows' shifts.
+const SHIFT_STREAM: u32 = 0x5348_4946;
+
+impl Content {
+    fn len(&self) -> usize {
+        match &self.samples {
+            Samples::Images { labels, .. } => labels.len(),
+            Samples::Rows { values, .. } => values.len() / self.inputs[0].sample.shape.elements(),
+            Samples::Tokens { tokens, context, .. } => tokens.len().saturating_sub(1) / context,
+            Samples::Sequences { tokens, context } => tokens.len() / (context + 1),
+        }
+    }
+
+    /// What is kept and the share that is held out.
+    pub(super) fn split(&self, share: f64, seed: u64) -> Result<(Part, Part), DataError> {
+        if let Samples::Tokens { tokens, context, .. } = &self.samples {
+            return split_text(tokens.len(), *context, share);
+        }
+        let len = self.len();
+        let held = (len as f64 * share).round() as usize;
+        if held == 0 || held == len {
+            return Err(DataError::Unfit(format!(
+                "a share of {share} of {len} samples leaves {held} for validation and {} for training",
+                len - held
+            )));
+        }
+        let order = Permutation::new(len, seed, SPLIT_KEY);
+        let part = |first, len| Part::Chosen { order, first, len };
+        Ok((part(held, len - held), part(0, held)))
+    }
+}
+
+fn split_text(tokens: usize, context: usize, share: f64) -> Result<(Part, Part), DataError> {
+    let held = (tokens as f64 * share).round() as usize;
+    let kept = tokens - held;
+    if held <= context || kept <= context {
+        return Err(DataError::Unfit(format!(
+            "a share of {share} of {tokens} tokens leaves no window of {context} tokens and their successors \
+             in one of the parts"
+        )));
+    }
+    let part = |first, tokens, shifted| Part::Windows { first, tokens, context, shifted };
+    Ok((part(0, kept, true), part(kept, held, false)))
+}
+
+/// A set of samples.
+#[derive(Debug)]
+pub struct Dataset {
+    content: Arc<Content>,
+    part: Part,
+    augmenter: Option<Augmenter>,
+    seed: u64,
+}
+
+impl Dataset {
+    pub(super) fn new(content: Arc<Content>, part: Part) -> Self {
+        Dataset { content, part, augmenter: None, seed: 0 }
+    }
+
+    /// The same set whose samples change from epoch to epoch.
+    pub(super) fn augmented(mut self, rules: &[Augment], seed: u64) -> Self {
+        self.augmenter = (!rules.is_empty()).then(|| Augmenter::new(rules, seed));
+        self.seed = seed;
+        self
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.part.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The model's inputs.
+    pub fn inputs(&self) -> &[InputSpec] {
+        &self.content.inputs
+    }
+
+    /// The target.
+    pub fn target(&self) -> &InputSpec {
+        &self.content.target
+    }
+
+    /// Number of classes, or of tokens.
+    pub fn classes(&self) -> Option<usize> {
+        match self.content.task {
+            Task::Classification { classes, .. } => Some(classes),
+            Task::NextToken { vocab } => Some(vocab),
+            Task::Regression => None,
+        }
+    }
+
+    /// What the target is.
+    pub fn task(&self) -> &Task {
+        &self.content.task
+    }
+
+    /// The tokens, for text.
+    pub fn vocabulary(&self) -> Option<&Vocabulary> {
+        match &self.content.samples {
+            Samples::Tokens { vocabulary, .. } => Some(vocabulary),
+            _ => None,
+        }
+    }
+
+    /// Room for batches of up to `n` samples.
+    pub fn buffers(&self, n: usize) -> Buffers {
+        let specs = self.content.inputs.iter().chain([&self.content.target]);
+        let sizes: Vec<usize> = specs.map(|spec| spec.sample.bytes() as usize).collect();
+        Buffers { words: sizes.iter().map(|size| vec![0; size * n / 4]).collect(), sizes, filled: 0 }
+    }
+
+    /// Writes samples as they are into a batch: the model's inputs, then the target.
+    ///
+    /// # Errors
+    /// When a sample cannot be read.
+    pub fn fill(&self, ids: &[usize], buffers: &mut Buffers) -> Result<(), DataError> {
+        self.fill_in(ids, None, buffers);
+        Ok(())
+    }
+
+    /// Writes samples as training sees them in an epoch.
+    ///
+    /// # Errors
+    /// When a sample cannot be read.
+    pub fn fill_epoch(&self, ids: &[usize], epoch: u64, buffers: &mut Buffers) -> Result<(), DataError> {
+        self.fill_in(ids, Some(epoch), buffers);
+        Ok(())
+    }
+
+    fn fill_in(&self, ids: &[usize], epoch: Option<u64>, buffers: &mut Buffers) {
+        let [input, target] = &mut buffers.words[..] else { unreachable!("one input and one target") };
+        let (input, target) = (input.as_mut_slice(), target.as_mut_slice());
+        let wide = self.content.inputs[0].sample.shape.elements();
+        let target_wide = self.content.target.sample.shape.elements();
+        for (row, id) in ids.iter().enumerate() {
+            let input = &mut input[row * wide..(row + 1) * wide];
+            let target = &mut target[row * target_wide..(row + 1) * target_wide];
+            self.sample(*id, epoch, input, target);
+        }
+        buffers.filled = ids.len();
+    }
+
+    fn sample(&self, id: usize, epoch: Option<u64>, input: &mut [u32], target: &mut [u32]) {
+        let at = match &self.part {
+            Part::Chosen { order, first, .. } => order.at(first + id),
+            Part::All { .. } => id,
+            Part::Windows { first, context, shifted, tokens } => {
+                let shift = epoch.filter(|_| *shifted && (tokens - 1) / context > 1);
+                first + id * context + shift.map_or(0, |epoch| self.shift(epoch, *context))
+            }
+        };
+        match &self.content.samples {
+            Samples::Images { pixels, channels, labels } => {
+                let plane = input.len() / channels.len();
+                let image = &pixels[at * input.len()..(at + 1) * input.len()];
+                for (channel, (scale, shift)) in channels.iter().enumerate() {
+                    let span = channel * plane..(channel + 1) * plane;
+                    for (out, pixel) in input[span.clone()].iter_mut().zip(&image[span]) {
+                        *out = (f32::from(*pixel) * scale + shift).to_bits();
+                    }
+                }
+                if let (Some(augmenter), Some(epoch)) = (&self.augmenter, epoch) {
+                    augmenter.apply(bytemuck::cast_slice_mut(input), self.content.inputs[0].sample.shape.dims(), epoch, at);
+                }
+                target[0] = labels[at] as u32;
+            }
+            Samples::Rows { values, targets } => {
+                let row = &values[at * input.len()..(at + 1) * input.len()];
+                input.copy_from_slice(bytemuck::cast_slice(row));
+                let wide = target.len();
+                match targets {
+                    Targets::Classes(classes) => target[0] = classes[at] as u32,
+                    Targets::Numbers(numbers) => {
+                        target.copy_from_slice(bytemuck::cast_slice(&numbers[at * wide..(at + 1) * wide]));
+                    }
+                }
+            }
+            Samples::Tokens { tokens, context, .. } => {
+                input.copy_from_slice(bytemuck::cast_slice(&tokens[at..at + context]));
+                target.copy_from_slice(bytemuck::cast_slice(&tokens[at + 1..at + 1 + context]));
+            }
+            Samples::Sequences { tokens, context } => {
+                let sequence = &tokens[at * (context + 1)..(at + 1) * (context + 1)];
+                input.copy_from_slice(bytemuck::cast_slice(&sequence[..*context]));
+                target.copy_from_slice(bytemuck::cast_slice(&sequence[1..]));
+            }
+        }
+    }
+
+    /// Tokens by which the windows of an epoch are moved.
+    fn shift(&self, epoch: u64, context: usize) -> usize {
+        let key = [self.seed as u32, (self.seed >> 32) as u32];
+        let words = philox::block([epoch as u32, (epoch >> 32) as u32, SHIFT_STREAM, 0], key);
+        words[0] as usize % context
+    }
+}
+
+/// The bytes of a batch, one buffer for each input and one for the target.
+#[derive(Clone, Debug)]
+pub struct Buffers {
+    words: Vec<Vec<u32>>,
+    sizes: Vec<usize>,
+    filled: usize,
+}
+
+impl Buffers {
+    /// What was filled in: the model's inputs, then the target.
+    pub fn inputs(&self) -> Vec<&[u8]> {
+        let bytes = self.words.iter().map(|words| bytemuck::cast_slice::<u32, u8>(words));
+        bytes.zip(&self.sizes).map(|(bytes, size)| &bytes[..size * self.filled]).collect()
+    }
+}

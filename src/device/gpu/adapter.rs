@@ -1,0 +1,212 @@
+//! Adapters: which there are, which one a word means, and what it can do.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use serde::Serialize;
+use wgpu::{Adapter, Backend, Backends, DeviceType, Instance};
+
+use super::Options;
+use super::executor::GpuExecutor;
+use crate::device::{DeviceError, DeviceInfo};
+use crate::ops::GpuLimits;
+use crate::plan::Plan;
+
+/// Below 4 GiB: a Metal binding of 2³² bytes or more computes wrong results in silence.
+const LONGEST_BINDING: u64 = (4 << 30) - 256;
+
+/// A GPU that is open but runs nothing yet.
+pub struct GpuDevice {
+    pub(super) device: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    pub(super) failure: Failure,
+    pub(super) info: DeviceInfo,
+    pub(super) limits: GpuLimits,
+    pub(super) software: bool,
+}
+
+/// The first thing that went wrong on a device, as its callbacks tell it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failure(Arc<Mutex<Option<String>>>);
+
+impl Failure {
+    fn set(&self, reason: String) {
+        let mut slot = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        slot.get_or_insert(reason);
+    }
+
+    pub(super) fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+/// An adapter as `doctor` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AdapterSummary {
+    /// What it is.
+    pub info: DeviceInfo,
+    /// Whether it is a real GPU.
+    pub hardware: bool,
+    /// Largest storage binding that is used, in bytes.
+    pub binding_bytes: u64,
+    /// Largest buffer, in bytes.
+    pub buffer_bytes: u64,
+    /// Storage buffers in one dispatch.
+    pub storage_bindings: u32,
+    /// Workgroup memory, in bytes.
+    pub workgroup_bytes: u32,
+}
+
+fn instance() -> &'static Instance {
+    static INSTANCE: OnceLock<Instance> = OnceLock::new();
+    INSTANCE.get_or_init(|| {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+        Instance::new(descriptor)
+    })
+}
+
+fn all() -> Vec<Adapter> {
+    let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+    pollster::block_on(instance().enumerate_adapters(backends))
+}
+
+/// Every adapter of this machine.
+pub fn adapters() -> Vec<AdapterSummary> {
+    all().iter().map(summary).collect()
+}
+
+fn summary(adapter: &Adapter) -> AdapterSummary {
+    let limits = limits(adapter);
+    AdapterSummary {
+        info: info(adapter),
+        hardware: is_hardware(adapter),
+        binding_bytes: limits.binding_bytes,
+        buffer_bytes: limits.buffer_bytes,
+        storage_bindings: limits.storage_bindings,
+        workgroup_bytes: limits.workgroup_bytes,
+    }
+}
+
+fn is_hardware(adapter: &Adapter) -> bool {
+    !matches!(adapter.get_info().device_type, DeviceType::Cpu)
+}
+
+fn backend_word(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Metal => "metal",
+        Backend::Vulkan => "vulkan",
+        Backend::Dx12 => "dx12",
+        _ => "other",
+    }
+}
+
+fn info(adapter: &Adapter) -> DeviceInfo {
+    let info = adapter.get_info();
+    DeviceInfo {
+        backend: backend_word(info.backend).into(),
+        name: info.name,
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+        threads: 0,
+    }
+}
+
+fn limits(adapter: &Adapter) -> GpuLimits {
+    let limits = adapter.limits();
+    GpuLimits {
+        workgroup_threads: limits.max_compute_invocations_per_workgroup,
+        workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        storage_bindings: limits.max_storage_buffers_per_shader_stage,
+        binding_bytes: limits.max_storage_buffer_binding_size.min(LONGEST_BINDING),
+        buffer_bytes: limits.max_buffer_size,
+        grid: limits.max_compute_workgroups_per_dimension,
+        offset_alignment: u64::from(limits.min_storage_buffer_offset_alignment),
+    }
+}
+
+/// Whether `asked` means this adapter. A software adapter answers only to its own name.
+fn answers(adapter: &Adapter, asked: &str) -> bool {
+    let asked = asked.to_lowercase();
+    let info = info(adapter);
+    let generic = asked == "auto" || asked == info.backend;
+    let named = info.name.to_lowercase().contains(&asked);
+    (is_hardware(adapter) && (generic || named)) || (!is_hardware(adapter) && named)
+}
+
+/// Discrete before integrated before the rest.
+fn rank(adapter: &Adapter) -> usize {
+    match adapter.get_info().device_type {
+        DeviceType::DiscreteGpu => 0,
+        DeviceType::IntegratedGpu => 1,
+        DeviceType::VirtualGpu => 2,
+        DeviceType::Other => 3,
+        DeviceType::Cpu => 4,
+    }
+}
+
+/// Opens the adapter that a word means: `auto`, a backend, or a part of an adapter's name.
+///
+/// # Errors
+/// When none answers, or the one that does cannot run the kernels.
+pub fn open(asked: &str) -> Result<GpuDevice, DeviceError> {
+    let mut found = all();
+    found.sort_by_key(rank);
+    let Some(adapter) = found.iter().find(|adapter| answers(adapter, asked)) else {
+        let names: Vec<String> = found
+            .iter()
+            .map(|adapter| {
+                let software = if is_hardware(adapter) { "" } else { ", software" };
+                format!("{} ({}{software})", adapter.get_info().name, info(adapter).backend)
+            })
+            .chain(["cpu".to_owned()])
+            .collect();
+        return Err(DeviceError::NotFound { asked: asked.to_owned(), found: names.join(", ") });
+    };
+    connect(adapter)
+}
+
+fn connect(adapter: &Adapter) -> Result<GpuDevice, DeviceError> {
+    let (info, limits) = (info(adapter), limits(adapter));
+    let floor = GpuLimits::FLOOR;
+    if limits.storage_bindings < floor.storage_bindings || limits.workgroup_threads < floor.workgroup_threads || limits.workgroup_bytes < floor.workgroup_bytes {
+        return Err(DeviceError::Unfit(format!("{} lacks what every kernel needs: {} storage buffers, {} threads and {} bytes of memory in a workgroup", info.name, floor.storage_bindings, floor.workgroup_threads, floor.workgroup_bytes)));
+    }
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("wootz"),
+        required_limits: adapter.limits(),
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
+        ..Default::default()
+    };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+        .map_err(|error| DeviceError::Unfit(format!("{} cannot be opened: {error}", info.name)))?;
+    let failure = Failure::default();
+    let (lost, error) = (failure.clone(), failure.clone());
+    device.set_device_lost_callback(move |reason, message| {
+        if reason != wgpu::DeviceLostReason::Unknown && message.is_empty() {
+            lost.set("the device was lost".into());
+        } else {
+            lost.set(format!("the device was lost: {message}"));
+        }
+    });
+    device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| error.set(e.to_string())));
+    Ok(GpuDevice { device, queue, failure, info, limits, software: !is_hardware(adapter) })
+}
+
+impl GpuDevice {
+    /// What it can do.
+    pub fn limits(&self) -> GpuLimits {
+        self.limits.clone()
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Allocates a plan's memory, compiles its kernels, and builds its bind groups.
+    ///
+    /// # Errors
+    /// When a page, a binding or a kernel does not fit the device.
+    pub fn prepare(self, plan: &Plan, options: Options) -> Result<GpuExecutor, DeviceError> {
+        GpuExecutor::new(self, plan, options)
+    }
+}

@@ -1,0 +1,206 @@
+//! From a plan to commands: kernels compiled, bind groups built, nothing left for the loop.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+use wgpu::{
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
+    BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, ComputePipeline, ShaderStages,
+};
+
+use super::sizes::{RUNS, launches};
+use crate::device::DeviceError;
+use crate::kernels::assemble;
+use crate::ops::{Bind, GpuLimits, Kernel, Launch};
+use crate::plan::{ALIGN, Page, Plan, Slot, Step};
+
+/// One dispatch, ready to be recorded.
+pub(super) struct Command {
+    pub(super) pipeline: usize,
+    /// One for each place of the globals in a submission.
+    pub(super) groups: [BindGroup; RUNS],
+    pub(super) grid: [u32; 3],
+}
+
+/// The commands of one step of a program.
+pub(super) struct Recorded {
+    pub(super) commands: Vec<Command>,
+    pub(super) flops: u64,
+}
+
+/// Builds everything that a plan's programs need on a device.
+pub(super) struct Builder<'a> {
+    pub(super) device: &'a wgpu::Device,
+    pub(super) limits: &'a GpuLimits,
+    pub(super) pages: &'a HashMap<Page, Buffer>,
+    pub(super) dims: &'a Buffer,
+    pub(super) globals: &'a Buffer,
+    pub(super) checked: bool,
+    layouts: HashMap<usize, BindGroupLayout>,
+    kernels: Vec<(Kernel, usize)>,
+    found: HashMap<Kernel, usize>,
+    /// The words of all launches, one slot of [`ALIGN`] bytes each.
+    pub(super) words: Vec<u8>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        device: &'a wgpu::Device,
+        limits: &'a GpuLimits,
+        pages: &'a HashMap<Page, Buffer>,
+        dims: &'a Buffer,
+        globals: &'a Buffer,
+        checked: bool,
+    ) -> Self {
+        Builder {
+            device,
+            limits,
+            pages,
+            dims,
+            globals,
+            checked,
+            layouts: HashMap::new(),
+            kernels: Vec::new(),
+            found: HashMap::new(),
+            words: Vec::new(),
+        }
+    }
+
+    /// The commands of all programs.
+    pub(super) fn programs(&mut self, plan: &Plan) -> Result<Vec<Vec<Recorded>>, DeviceError> {
+        let programs = plan.programs.iter();
+        programs.map(|program| program.steps.iter().map(|step| self.step(step)).collect()).collect()
+    }
+
+    fn step(&mut self, step: &Step) -> Result<Recorded, DeviceError> {
+        let (ins, outs): (Vec<_>, Vec<_>) = (step.in_types.iter().collect(), step.out_types.iter().collect());
+        let flops = step.op.flops(&ins, &outs);
+        let mut commands = Vec::new();
+        for launch in launches(step, self.limits) {
+            let mut slots = Vec::with_capacity(launch.binds.len());
+            for bind in &launch.binds {
+                slots.push(self.slot(step, *bind)?);
+            }
+            commands.push(self.command(&launch, &slots));
+        }
+        Ok(Recorded { commands, flops })
+    }
+
+    fn slot(&self, step: &Step, bind: Bind) -> Result<Slot, DeviceError> {
+        let slot = match bind {
+            Bind::In(index) => step.ins[index],
+            Bind::Out(index) => step.outs[index],
+            Bind::Scratch => step.scratch.unwrap_or(step.outs[0]),
+        };
+        if slot.bytes > self.limits.binding_bytes {
+            return Err(DeviceError::Unfit(format!(
+                "`{}` in `{}` works on {} bytes at once; this device binds at most {}: use a smaller batch",
+                step.op.name(),
+                step.scope,
+                slot.bytes,
+                self.limits.binding_bytes
+            )));
+        }
+        Ok(slot)
+    }
+
+    /// A launch over slots of the pages.
+    fn command(&mut self, launch: &Launch, slots: &[Slot]) -> Command {
+        let bindings: Vec<BufferBinding<'_>> = slots
+            .iter()
+            .map(|slot| BufferBinding {
+                buffer: &self.pages[&slot.page],
+                offset: slot.offset,
+                size: wgpu::BufferSize::new(slot.bytes),
+            })
+            .collect();
+        self.command_over(launch, &bindings)
+    }
+
+    /// A launch over any buffers.
+    pub(super) fn command_over(&mut self, launch: &Launch, storage: &[BufferBinding<'_>]) -> Command {
+        let at = self.words.len() as u64;
+        self.words.extend_from_slice(bytemuck::cast_slice(&launch.dims));
+        self.words.resize(at as usize + ALIGN as usize, 0);
+        let pipeline = self.kernel(&launch.kernel, storage.len());
+        let layout = self.layout(storage.len());
+        let uniform = |buffer, offset| BindingResource::Buffer(BufferBinding { buffer, offset, size: wgpu::BufferSize::new(ALIGN) });
+        let group = |run: u64| {
+            let mut entries = vec![
+                BindGroupEntry { binding: 0, resource: uniform(self.dims, at) },
+                BindGroupEntry { binding: 1, resource: uniform(self.globals, run * ALIGN) },
+            ];
+            entries.extend((2..).zip(storage).map(|(binding, buffer)| BindGroupEntry {
+                binding,
+                resource: BindingResource::Buffer(buffer.clone()),
+            }));
+            self.device.create_bind_group(&BindGroupDescriptor { label: None, layout: &layout, entries: &entries })
+        };
+        Command { pipeline, groups: std::array::from_fn(|run| group(run as u64)), grid: launch.grid }
+    }
+
+    fn kernel(&mut self, kernel: &Kernel, storage: usize) -> usize {
+        if let Some(found) = self.found.get(kernel) {
+            return *found;
+        }
+        self.kernels.push((kernel.clone(), storage));
+        self.found.insert(kernel.clone(), self.kernels.len() - 1);
+        self.kernels.len() - 1
+    }
+
+    fn layout(&mut self, storage: usize) -> BindGroupLayout {
+        let device = self.device;
+        self.layouts.entry(storage).or_insert_with(|| {
+            let entry = |binding: u32, ty| BindGroupLayoutEntry {
+                binding,
+                visibility: ShaderStages::COMPUTE,
+                ty: BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+                count: None,
+            };
+            let uniforms = (0..2).map(|binding| entry(binding, BufferBindingType::Uniform));
+            let buffers = (0..storage as u32).map(|i| entry(i + 2, BufferBindingType::Storage { read_only: false }));
+            let entries: Vec<BindGroupLayoutEntry> = uniforms.chain(buffers).collect();
+            device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries })
+        })
+        .clone()
+    }
+
+    /// Compiles all kernels that were asked for, several at once.
+    pub(super) fn compile(&self) -> Result<Vec<ComputePipeline>, DeviceError> {
+        self.kernels.par_iter().map(|(kernel, storage)| self.pipeline(kernel, *storage)).collect()
+    }
+
+    fn pipeline(&self, kernel: &Kernel, storage: usize) -> Result<ComputePipeline, DeviceError> {
+        let assembled = assemble(kernel).map_err(|error| DeviceError::Unfit(error.to_string()))?;
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.name()),
+            source: wgpu::ShaderSource::Wgsl(assembled.text.into()),
+        };
+        let module = if self.checked {
+            self.device.create_shader_module(descriptor)
+        } else {
+            // SAFETY: the kernels are the project's own; every access is within the bounds of its
+            // slot, which the tests show by running each kernel with checks and comparing bits.
+            #[allow(unsafe_code, reason = "bounds checks cost time in the innermost loops")]
+            unsafe {
+                self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+            }
+        };
+        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[self.layouts.get(&storage)],
+            immediate_size: 0,
+        });
+        Ok(self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(kernel.name()),
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some(kernel.entry),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: self.checked,
+                ..Default::default()
+            },
+            cache: None,
+        }))
+    }
+}

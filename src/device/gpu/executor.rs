@@ -1,0 +1,445 @@
+//! The GPU executor.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use wgpu::{Buffer, BufferBinding, BufferDescriptor, BufferUsages, CommandEncoder, ComputePipeline, MapMode, PollType};
+
+use super::adapter::{Failure, GpuDevice};
+use super::build::{Builder, Command, Recorded};
+use super::rings::Mappable;
+use super::sizes::{CANARY_BYTES, READBACKS, RUNS, STAGINGS, Sizes};
+use super::{Fault, Options};
+use crate::device::{DeviceError, DeviceInfo, Executor, Globals, Report, Run, Usage};
+use crate::graph::TensorType;
+use crate::ops::{Kernel, Launch};
+use crate::plan::{ALIGN, Page, Plan, Slot};
+
+/// Floating-point operations in one submission: about a third of a second on the slowest GPU that
+/// is worth training on. macOS ends long work, Windows after two seconds.
+const SUBMISSION_FLOPS: u64 = 100_000_000_000;
+/// The same on a software adapter.
+const SOFTWARE_FLOPS: u64 = 1_000_000_000;
+/// Longest time that one submission may take before the device counts as hung.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A report on its way back.
+struct Pending {
+    tag: u64,
+    readback: usize,
+    /// Serial numbers of the submissions since the report before.
+    first: u64,
+    last: u64,
+}
+
+/// Runs plans on a GPU.
+pub struct GpuExecutor {
+    gpu: GpuDevice,
+    plan: Plan,
+    pages: HashMap<Page, Buffer>,
+    programs: Vec<Vec<Recorded>>,
+    pipelines: Vec<ComputePipeline>,
+    canary: Command,
+    canary_cells: Buffer,
+    globals: Buffer,
+    stagings: Vec<Mappable>,
+    next_staging: usize,
+    readbacks: Vec<Mappable>,
+    free_readbacks: VecDeque<usize>,
+    transfer: Mappable,
+    pending: VecDeque<Pending>,
+    done: Vec<Report>,
+    sizes: Sizes,
+    options: Options,
+    budget: u64,
+    serial: u64,
+    reported: u64,
+    allocations: u64,
+}
+
+/// Buffers, counted as they are made.
+struct Allocator<'a> {
+    device: &'a wgpu::Device,
+    count: u64,
+}
+
+impl Allocator<'_> {
+    fn buffer(&mut self, label: &str, size: u64, usage: BufferUsages, mapped: bool) -> Buffer {
+        self.count += 1;
+        self.device.create_buffer(&BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: mapped })
+    }
+}
+
+impl GpuExecutor {
+    pub(super) fn new(gpu: GpuDevice, plan: &Plan, options: Options) -> Result<Self, DeviceError> {
+        for (page, bytes) in &plan.pages {
+            if *bytes > gpu.limits.buffer_bytes {
+                return Err(DeviceError::Unfit(format!("the {} take {bytes} bytes in one buffer; {} allows {}", page.name(), gpu.info.name, gpu.limits.buffer_bytes)));
+            }
+        }
+        let sizes = Sizes::new(plan);
+        let out_of_memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let mut alloc = Allocator { device: &gpu.device, count: 0 };
+        let storage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        let pages: HashMap<Page, Buffer> =
+            plan.pages.iter().map(|(page, bytes)| (*page, alloc.buffer(&page.name(), *bytes, storage, false))).collect();
+        let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
+        let dims = alloc.buffer("dims", sizes.dims, uniform, false);
+        let globals = alloc.buffer("globals", RUNS as u64 * ALIGN, uniform, false);
+        let canary_cells = alloc.buffer("canary", CANARY_BYTES, storage, false);
+        let write = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
+        let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let stagings = (0..STAGINGS).map(|_| Mappable::new(alloc.buffer("staging", sizes.staging, write, true), true)).collect();
+        let readbacks = (0..READBACKS).map(|_| Mappable::new(alloc.buffer("readback", sizes.readback, read, false), false)).collect();
+        let transfer = Mappable::new(alloc.buffer("transfer", sizes.transfer, read, false), false);
+        let allocations = alloc.count;
+        if let Some(error) = pollster::block_on(out_of_memory.pop()) {
+            return Err(DeviceError::Unfit(format!("the plan's memory cannot be had: {error}")));
+        }
+        let mut builder = Builder::new(&gpu.device, &gpu.limits, &pages, &dims, &globals, options.checked);
+        let programs = builder.programs(plan)?;
+        let launch = Launch { kernel: Kernel::file("canary", "canary"), dims: Vec::new(), binds: Vec::new(), grid: [1, 1, 1] };
+        let cells = BufferBinding { buffer: &canary_cells, offset: 0, size: None };
+        let canary = builder.command_over(&launch, &[cells]);
+        let pipelines = builder.compile()?;
+        gpu.queue.write_buffer(&dims, 0, &builder.words);
+        let own = if gpu.software { SOFTWARE_FLOPS } else { SUBMISSION_FLOPS };
+        let budget = options.submission_flops.unwrap_or(own);
+        let executor = GpuExecutor {
+            plan: plan.clone(),
+            pages,
+            programs,
+            pipelines,
+            canary,
+            canary_cells,
+            globals,
+            stagings,
+            next_staging: 0,
+            readbacks,
+            free_readbacks: (0..READBACKS).collect(),
+            transfer,
+            pending: VecDeque::new(),
+            done: Vec::new(),
+            sizes,
+            options,
+            budget,
+            serial: 0,
+            reported: 0,
+            allocations,
+            gpu,
+        };
+        executor.fill_constants();
+        executor.check()?;
+        Ok(executor)
+    }
+
+    fn fill_constants(&self) {
+        for (slot, value) in &self.plan.consts {
+            let values = vec![*value; (slot.bytes / 4) as usize];
+            self.gpu.queue.write_buffer(&self.pages[&slot.page], slot.offset, bytemuck::cast_slice(&values));
+        }
+    }
+
+    fn failed(&self, reason: impl Into<String>) -> DeviceError {
+        DeviceError::Failed { submission: self.serial, reason: reason.into() }
+    }
+
+    /// What the device's callbacks have told.
+    fn check(&self) -> Result<(), DeviceError> {
+        self.failure().get().map_or(Ok(()), |reason| Err(self.failed(reason)))
+    }
+
+    fn failure(&self) -> &Failure {
+        &self.gpu.failure
+    }
+
+    /// Lets the device make progress until `ready`, for a bounded time.
+    fn wait(&self, what: &str, ready: impl Fn(&Self) -> bool) -> Result<(), DeviceError> {
+        let begin = Instant::now();
+        while !ready(self) {
+            self.check()?;
+            if begin.elapsed() > PATIENCE {
+                return Err(self.failed(format!("no answer within {} s ({what})", PATIENCE.as_secs())));
+            }
+            let poll = PollType::Wait { submission_index: None, timeout: Some(Duration::from_secs(1)) };
+            match self.gpu.device.poll(poll) {
+                Ok(_) | Err(wgpu::PollError::Timeout) => {}
+                Err(error) => return Err(self.failed(error.to_string())),
+            }
+        }
+        self.check()
+    }
+
+    /// A mapped staging buffer, the oldest of the ring.
+    fn staging(&mut self) -> Result<usize, DeviceError> {
+        let index = self.next_staging;
+        self.next_staging = (index + 1) % STAGINGS;
+        self.wait("an upload buffer", |this| this.stagings[index].is_mapped() || this.stagings[index].has_failed())?;
+        if self.stagings[index].has_failed() {
+            return Err(self.failed("an upload buffer could not be mapped"));
+        }
+        Ok(index)
+    }
+
+    /// Records the uploads of a group of programs, of which at most one has inputs.
+    fn upload(&mut self, encoder: &mut CommandEncoder, runs: &[Run<'_>], first_serial: u64) -> Result<usize, DeviceError> {
+        let index = self.staging()?;
+        let batch = self.plan.page_bytes(Page::Batch);
+        let mapped = self.stagings[index].buffer.get_mapped_range_mut(..);
+        let mut view = mapped.map_err(|error| self.failed(error.to_string()))?;
+        for (place, run) in runs.iter().enumerate() {
+            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs) {
+                let at = slot.offset as usize;
+                view.slice(at..at + bytes.len()).copy_from_slice(bytes);
+            }
+            let globals = Globals { serial: first_serial as u32, ..run.globals };
+            let at = batch as usize + place * ALIGN as usize;
+            view.slice(at..at + size_of::<Globals>()).copy_from_slice(bytemuck::bytes_of(&globals));
+        }
+        drop(view);
+        let staging = &self.stagings[index].buffer;
+        staging.unmap();
+        for run in runs {
+            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs) {
+                let size = bytes.len() as u64;
+                encoder.copy_buffer_to_buffer(staging, slot.offset, &self.pages[&Page::Batch], slot.offset, size);
+            }
+        }
+        encoder.copy_buffer_to_buffer(staging, batch, &self.globals, 0, RUNS as u64 * ALIGN);
+        Ok(index)
+    }
+
+    fn encoder(&self) -> CommandEncoder {
+        self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+    }
+
+    /// Records a group of programs, cut into submissions of bounded work.
+    fn group(&mut self, runs: &[Run<'_>], report: Option<usize>) -> Result<(), DeviceError> {
+        let serial = self.serial + 1;
+        let mut encoder = self.encoder();
+        let staging = self.upload(&mut encoder, runs, serial)?;
+        let mut work = 0;
+        for (place, run) in runs.iter().enumerate() {
+            let mut at = 0;
+            while at < self.programs[run.program].len() {
+                at = self.record(&mut encoder, run.program, at, place, &mut work);
+                if at < self.programs[run.program].len() {
+                    // The canary of a cut comes with the group's last submission: work runs in order.
+                    let full = std::mem::replace(&mut encoder, self.encoder());
+                    self.gpu.queue.submit([full.finish()]);
+                    work = 0;
+                }
+            }
+        }
+        self.finish(encoder, report)?;
+        self.stagings[staging].request(MapMode::Write);
+        if let Some(readback) = report {
+            self.readbacks[readback].request(MapMode::Read);
+        }
+        Ok(())
+    }
+
+    /// Records steps of a program from `at` until the budget is used; returns where it stopped.
+    fn record(&self, encoder: &mut CommandEncoder, program: usize, at: usize, place: usize, work: &mut u64) -> usize {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let steps = &self.programs[program];
+        for (index, step) in steps.iter().enumerate().skip(at) {
+            if *work > 0 && *work + step.flops > self.budget {
+                return index;
+            }
+            *work += step.flops;
+            step.commands.iter().for_each(|command| self.dispatch(&mut pass, command, place));
+        }
+        steps.len()
+    }
+
+    fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, command: &Command, place: usize) {
+        pass.set_pipeline(&self.pipelines[command.pipeline]);
+        pass.set_bind_group(0, &command.groups[place], &[]);
+        pass.dispatch_workgroups(command.grid[0], command.grid[1], command.grid[2]);
+    }
+
+    /// Ends a submission with its canary, and the copy of the report where one is wanted.
+    fn finish(&mut self, mut encoder: CommandEncoder, report: Option<usize>) -> Result<(), DeviceError> {
+        self.serial += 1;
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        self.dispatch(&mut pass, &self.canary, 0);
+        drop(pass);
+        match self.options.fault {
+            Some(Fault::DropSubmission(serial)) if serial == self.serial => encoder = self.encoder(),
+            Some(Fault::LoseDevice(serial)) if serial == self.serial => self.gpu.device.destroy(),
+            _ => {}
+        }
+        if let Some(readback) = report {
+            let to = &self.readbacks[readback].buffer;
+            let bytes = self.plan.page_bytes(Page::Report);
+            if bytes > 0 {
+                encoder.copy_buffer_to_buffer(&self.pages[&Page::Report], 0, to, 0, bytes);
+            }
+            encoder.copy_buffer_to_buffer(&self.canary_cells, 0, to, bytes, CANARY_BYTES);
+        }
+        self.gpu.queue.submit([encoder.finish()]);
+        self.check()
+    }
+
+    /// Takes the oldest report over if it has arrived.
+    fn collect(&mut self) -> Result<bool, DeviceError> {
+        let Some(pending) = self.pending.front() else { return Ok(false) };
+        let readback = &self.readbacks[pending.readback];
+        if readback.has_failed() {
+            return Err(self.failed("a report could not be mapped"));
+        }
+        if !readback.is_mapped() {
+            return Ok(false);
+        }
+        let view = readback.buffer.get_mapped_range(..).map_err(|error| self.failed(error.to_string()))?;
+        let (report, canary) = view.split_at(self.plan.page_bytes(Page::Report) as usize);
+        let values: Vec<f32> = bytemuck::pod_collect_to_vec(report);
+        let cells: Vec<u32> = bytemuck::pod_collect_to_vec(canary);
+        drop(view);
+        readback.buffer.unmap();
+        for serial in pending.first..=pending.last {
+            let cell = cells[serial as usize % cells.len()];
+            if u64::from(cell) != serial & u64::from(u32::MAX) {
+                return Err(DeviceError::Failed {
+                    submission: serial,
+                    reason: format!("its last dispatch never ran (its canary holds {cell})"),
+                });
+            }
+        }
+        self.done.push(Report { tag: pending.tag, values });
+        self.free_readbacks.push_back(pending.readback);
+        self.pending.pop_front();
+        Ok(true)
+    }
+
+    /// Waits for the oldest report.
+    fn await_report(&mut self) -> Result<(), DeviceError> {
+        let Some(pending) = self.pending.front() else { return Ok(()) };
+        let index = pending.readback;
+        self.wait("a report", |this| this.readbacks[index].is_mapped() || this.readbacks[index].has_failed())?;
+        self.collect().map(|_| ())
+    }
+}
+
+/// Splits programs into groups of at most [`RUNS`], at most one of which has inputs.
+fn groups<'r, 'a>(runs: &'r [Run<'a>]) -> Vec<&'r [Run<'a>]> {
+    let mut groups = Vec::new();
+    let mut start = 0;
+    for at in 1..=runs.len() {
+        let inputs = runs[start..at.min(runs.len())].iter().filter(|r| !r.inputs.is_empty()).count();
+        let next_has_inputs = runs.get(at).is_some_and(|r| !r.inputs.is_empty());
+        if at == runs.len() || at - start == RUNS || (inputs == 1 && next_has_inputs) {
+            groups.push(&runs[start..at]);
+            start = at;
+        }
+    }
+    groups
+}
+
+impl Executor for GpuExecutor {
+    fn info(&self) -> &DeviceInfo {
+        &self.gpu.info
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.gpu.queue.write_buffer(&self.pages[&slot.page], slot.offset, bytes);
+        self.check()
+    }
+
+    fn read(&mut self, slot: Slot) -> Result<Vec<u8>, DeviceError> {
+        let mut out = Vec::with_capacity(slot.bytes as usize);
+        while (out.len() as u64) < slot.bytes {
+            let at = slot.offset + out.len() as u64;
+            let size = self.sizes.transfer.min(slot.bytes - out.len() as u64);
+            let mut encoder = self.encoder();
+            encoder.copy_buffer_to_buffer(&self.pages[&slot.page], at, &self.transfer.buffer, 0, size);
+            self.gpu.queue.submit([encoder.finish()]);
+            self.transfer.request(MapMode::Read);
+            self.wait("a page", |this| this.transfer.is_mapped() || this.transfer.has_failed())?;
+            let view = self.transfer.buffer.get_mapped_range(..size).map_err(|error| self.failed(error.to_string()))?;
+            out.extend_from_slice(&view);
+            drop(view);
+            self.transfer.buffer.unmap();
+        }
+        Ok(out)
+    }
+
+    fn submit(&mut self, runs: &[Run<'_>], tag: u64) -> Result<(), DeviceError> {
+        self.check()?;
+        while self.free_readbacks.is_empty() {
+            self.await_report()?;
+        }
+        let readback = self.free_readbacks.pop_front();
+        let first = self.serial + 1;
+        let groups = groups(runs);
+        let count = groups.len();
+        for (index, group) in groups.into_iter().enumerate() {
+            self.group(group, readback.filter(|_| index + 1 == count))?;
+        }
+        if let Some(readback) = readback {
+            self.pending.push_back(Pending { tag, readback, first, last: self.serial });
+        }
+        Ok(())
+    }
+
+    fn reports(&mut self, wait: bool) -> Result<Vec<Report>, DeviceError> {
+        if wait {
+            while !self.pending.is_empty() {
+                self.await_report()?;
+            }
+        } else {
+            if let Err(error) = self.gpu.device.poll(PollType::Poll) {
+                return Err(self.failed(error.to_string()));
+            }
+            while self.collect()? {}
+        }
+        self.check()?;
+        self.reported += self.done.len() as u64;
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            pages: self.plan.pages.iter().map(|(page, _)| (page.name(), self.page_bytes(*page))).collect(),
+            staging: self.stagings.iter().chain(&self.readbacks).chain([&self.transfer]).map(|m| m.buffer.size()).sum(),
+            small: self.sizes.dims + self.globals.size() + self.canary_cells.size(),
+            allocations: self.allocations,
+            compilations: self.pipelines.len() as u64,
+            submissions: self.serial,
+        }
+    }
+
+    fn inspect(
+        &mut self,
+        run: &Run<'_>,
+        look: &mut dyn FnMut(usize, usize, &TensorType, &[f32]) -> bool,
+    ) -> Result<(), DeviceError> {
+        self.reports(true)?;
+        let mut encoder = self.encoder();
+        let staging = self.upload(&mut encoder, std::slice::from_ref(run), self.serial)?;
+        self.gpu.queue.submit([encoder.finish()]);
+        self.stagings[staging].request(MapMode::Write);
+        for index in 0..self.programs[run.program].len() {
+            let mut encoder = self.encoder();
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            let commands = &self.programs[run.program][index].commands;
+            commands.iter().for_each(|command| self.dispatch(&mut pass, command, 0));
+            drop(pass);
+            self.gpu.queue.submit([encoder.finish()]);
+            let step = &self.plan.programs[run.program].steps[index];
+            let outs: Vec<(Slot, TensorType)> = step.outs.iter().copied().zip(step.out_types.clone()).collect();
+            for (out, (slot, ty)) in outs.iter().enumerate() {
+                let values: Vec<f32> = bytemuck::pod_collect_to_vec(&self.read(*slot)?);
+                if !look(index, out, ty, &values) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn page_bytes(&self, page: Page) -> u64 {
+        self.pages.get(&page).map_or(0, Buffer::size)
+    }
+}

@@ -1,0 +1,71 @@
+//! Sizes of everything beside the pages: what the executor allocates and the plan's report
+//! predicts, from one place.
+
+use crate::ops::{GpuCall, GpuLimits, Launch, Target};
+use crate::plan::{ALIGN, Page, Plan, Step};
+
+/// Staging buffers for batches: steps that may be on their way at once.
+pub(super) const STAGINGS: usize = 3;
+/// Readback buffers for reports.
+pub(super) const READBACKS: usize = 4;
+/// Programs in one submission: a micro-batch, its accumulation and the update.
+pub(super) const RUNS: usize = 3;
+/// Bytes of the canary's ring.
+pub(super) const CANARY_BYTES: u64 = 256;
+/// Most bytes that one checkpoint read moves at once.
+const TRANSFER_BYTES: u64 = 4 << 20;
+
+/// Byte sizes of the executor's own buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// One staging buffer: the batch, then the globals of each program.
+    pub(super) staging: u64,
+    /// One readback buffer: the report, then the canary's ring.
+    pub(super) readback: u64,
+    /// The buffer through which pages are read.
+    pub(super) transfer: u64,
+    /// The `dims` of all launches.
+    pub(super) dims: u64,
+}
+
+impl Sizes {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let limits = match &plan.target {
+            Target::Gpu(limits) => limits.clone(),
+            Target::Cpu => GpuLimits::FLOOR,
+        };
+        let launches: usize =
+            plan.programs.iter().flat_map(|p| &p.steps).map(|step| launches(step, &limits).len()).sum();
+        let largest = plan.pages.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        Sizes {
+            staging: plan.page_bytes(Page::Batch) + RUNS as u64 * ALIGN,
+            readback: plan.page_bytes(Page::Report) + CANARY_BYTES,
+            transfer: largest.min(TRANSFER_BYTES),
+            // One more for the canary's launch.
+            dims: (launches as u64 + 1) * ALIGN,
+        }
+    }
+
+    /// Bytes of upload and readback memory.
+    pub(super) fn staging_total(&self) -> u64 {
+        STAGINGS as u64 * self.staging + READBACKS as u64 * self.readback + self.transfer
+    }
+
+    /// Bytes of uniforms and the canary.
+    pub(super) fn small_total(&self) -> u64 {
+        self.dims + RUNS as u64 * ALIGN + CANARY_BYTES
+    }
+}
+
+/// Bytes that the executor allocates beside the plan's pages.
+pub fn staging_bytes(plan: &Plan) -> u64 {
+    let sizes = Sizes::new(plan);
+    sizes.staging_total() + sizes.small_total()
+}
+
+/// The launches of a step.
+pub(super) fn launches(step: &Step, limits: &GpuLimits) -> Vec<Launch> {
+    let ins: Vec<_> = step.in_types.iter().collect();
+    let outs: Vec<_> = step.out_types.iter().collect();
+    step.op.gpu(&GpuCall { ins: &ins, outs: &outs, limits })
+}
