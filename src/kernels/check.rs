@@ -13,10 +13,6 @@ use crate::ops::GpuLimits;
 pub struct Checked {
     module: Module,
     info: ModuleInfo,
-    /// Binding numbers of storage buffers, ascending.
-    pub storage: Vec<u32>,
-    /// Binding numbers of uniform buffers, ascending.
-    pub uniforms: Vec<u32>,
     /// Bytes of workgroup memory.
     pub workgroup_bytes: u32,
     /// Threads of a workgroup.
@@ -53,14 +49,6 @@ pub fn check(assembled: &Assembled) -> Result<Checked, String> {
         let line = error.location(&assembled.text).map_or(0, |l| l.line_number as usize);
         format!("{}: {}", place(line), error.emit_to_string(&assembled.text))
     })?;
-    let bindings = |wanted: fn(&AddressSpace) -> bool| -> Vec<u32> {
-        let globals = module.global_variables.iter().filter(|(_, g)| wanted(&g.space));
-        let mut found: Vec<u32> = globals.filter_map(|(_, g)| g.binding.as_ref().map(|b| b.binding)).collect();
-        found.sort_unstable();
-        found
-    };
-    let storage = bindings(|space| matches!(space, AddressSpace::Storage { .. }));
-    let uniforms = bindings(|space| matches!(space, AddressSpace::Uniform));
     let mut layouter = naga::proc::Layouter::default();
     layouter.update(module.to_ctx()).map_err(|error| error.to_string())?;
     let workgroup_bytes = (module.global_variables.iter())
@@ -68,15 +56,18 @@ pub fn check(assembled: &Assembled) -> Result<Checked, String> {
         .map(|(_, g)| layouter[g.ty].size)
         .sum();
     let threads = module.entry_points.iter().map(|e| e.workgroup_size.iter().product()).max().unwrap_or(0);
-    let checked = Checked { module, info, storage, uniforms, workgroup_bytes, threads };
+    let checked = Checked { module, info, workgroup_bytes, threads };
     checked.fits(&GpuLimits::FLOOR)?;
     Ok(checked)
 }
 
 impl Checked {
     fn fits(&self, floor: &GpuLimits) -> Result<(), String> {
-        if self.storage.len() > floor.storage_bindings as usize {
-            return Err(format!("{} storage buffers; every device has only {}", self.storage.len(), floor.storage_bindings));
+        for entry in self.entries() {
+            let storage = self.storage(entry).len();
+            if storage > floor.storage_bindings as usize {
+                return Err(format!("`{entry}` uses {storage} storage buffers; every device has only {}", floor.storage_bindings));
+            }
         }
         if self.workgroup_bytes > floor.workgroup_bytes {
             return Err(format!("{} bytes of workgroup memory; every device has only {}", self.workgroup_bytes, floor.workgroup_bytes));
@@ -96,6 +87,26 @@ impl Checked {
     /// Names of the entry points.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.module.entry_points.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// Binding numbers of the storage buffers that an entry point uses, ascending.
+    pub fn storage(&self, entry: &str) -> Vec<u32> {
+        self.bindings(entry, |space| matches!(space, AddressSpace::Storage { .. }))
+    }
+
+    /// Binding numbers of the uniform buffers that an entry point uses, ascending.
+    pub fn uniforms(&self, entry: &str) -> Vec<u32> {
+        self.bindings(entry, |space| matches!(space, AddressSpace::Uniform))
+    }
+
+    fn bindings(&self, entry: &str, wanted: fn(&AddressSpace) -> bool) -> Vec<u32> {
+        let Some(index) = self.entries().position(|name| name == entry) else { return Vec::new() };
+        let usage = self.info.get_entry_point(index);
+        let globals = self.module.global_variables.iter();
+        let used = globals.filter(|(handle, g)| wanted(&g.space) && !usage[*handle].is_empty());
+        let mut found: Vec<u32> = used.filter_map(|(_, g)| g.binding.as_ref().map(|b| b.binding)).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Translates one entry point.
