@@ -24,7 +24,10 @@ fn finish(@builtin(local_invocation_index) local: u32) {
         bad += parts[i * 2u + 1u];
     }
     let square_sum = workgroup_sum(square, local);
-    let bad_sum = workgroup_sum(bad, local);
+    var bad_sum = workgroup_sum(bad, local);
+    if ((bitcast<u32>(square_sum) & 0x7f800000u) == 0x7f800000u) {
+        bad_sum += 1.0;
+    }
     if (local == 0u) {
         let weight = stats[dims.weight_index];
         let usable = bad_sum == 0.0 && weight != 0.0;

@@ -13,7 +13,7 @@ device: auto
 precision: f32
 data:
   train:
-    idx: {images: data/images.gz, labels: data/labels.gz, scale: true}
+    idx: {images: data/images.gz, labels: data/labels.gz, scale: 16}
   valid: {split: 0.1}
   test:
     idx:

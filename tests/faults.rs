@@ -12,9 +12,9 @@ const CONFIG: &str = "
 version: 1
 name: faults
 data: {train: {csv: {path: CSV, target: y, task: classification}}}
-model: {layers: [{linear: {name: first, out_features: 8}}, relu, {linear: {name: second, out_features: 2}}]}
+model: {layers: [{linear: {name: first, out_features: 8, init: {normal: {std: 4.0}}}}, relu, {linear: {name: second, out_features: 2}}]}
 loss: cross_entropy
-optimizer: {sgd: {lr: 0.1}}
+optimizer: {sgd: {lr: 1.0e-4}}
 train: {epochs: 4, batch_size: 8, shuffle: false}
 checkpoint: {every_steps: 1, keep_last: 2}
 ";

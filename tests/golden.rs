@@ -149,7 +149,8 @@ impl Net {
         let reference = Reference::read(name);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("config.yaml");
-        let data = "data: {train: {synthetic: {kind: classification, samples: 64, shape: [4], classes: 2}}}";
+        let kind = if yaml.contains("loss: mse") { "kind: regression" } else { "kind: classification, classes: 2" };
+        let data = format!("data: {{train: {{synthetic: {{{kind}, samples: 64, shape: [4]}}}}}}");
         std::fs::write(&path, format!("version: 1\n{data}\n{yaml}\n")).expect("a temporary file");
         let read = load_with(&path, &[], &|_| None, |node, cx| Model::decode(node, 2, cx));
         let (loaded, model) = read.unwrap_or_else(|error| panic!("{error}"));

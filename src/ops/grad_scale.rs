@@ -10,7 +10,7 @@ use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Laun
 /// non-finite count, weight, then the statistics.
 ///
 /// weight is the statistic that the loss is divided by; norm = √(Σ g²)/weight over the finite
-/// elements; scale = min(1, clip/(norm + 10⁻⁶))/weight as in PyTorch's `clip_grad_norm_`, or 0
+/// elements (a sum that overflows counts as one more non-finite element); scale = min(1, clip/(norm + 10⁻⁶))/weight as in PyTorch's `clip_grad_norm_`, or 0
 /// where an element is not finite or the weight is 0, so that nothing is updated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradScale {
@@ -47,9 +47,12 @@ impl GradScale {
             }
         });
         let square: R = scratch.chunks_exact(2).map(|p| p[0]).sum();
-        let bad: R = scratch.chunks_exact(2).map(|p| p[1]).sum();
+        let mut bad: R = scratch.chunks_exact(2).map(|p| p[1]).sum();
+        if !finite(square) {
+            bad += R::ONE;
+        }
         let weight = stats[self.weight_index];
-        let norm = square.sqrt() / weight;
+        let norm = square.sqrt() / if weight == R::ZERO { R::ONE } else { weight };
         let clip = match self.clip_norm {
             Some(limit) => (R::of(f64::from(limit)) / (norm + R::of(1e-6))).min(R::ONE),
             None => R::ONE,
