@@ -38,8 +38,8 @@ pub struct TrainArgs {
     run_dir: Option<PathBuf>,
     /// Continue a run: its folder or one of its checkpoints; without a path, the newest run of
     /// this name.
-    #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 0..=1, default_missing_value = "")]
-    resume: Option<PathBuf>,
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 0..=1)]
+    resume: Option<Option<PathBuf>>,
     /// Give the result as one JSON document on stdout.
     #[arg(long)]
     json: bool,
@@ -60,7 +60,7 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
     let session = Session::open(&args.config)?;
     let name = run_name(&session, &args.config.config);
     let resumed = match &args.resume {
-        Some(path) => Some(find(path, &session, &name, args.run_dir.as_deref())?),
+        Some(path) => Some(find(path.as_deref(), &session, &name, args.run_dir.as_deref())?),
         None => None,
     };
     let device = session.device()?;
@@ -139,12 +139,11 @@ fn resolved(session: &Session) -> String {
 }
 
 /// Finds the run and the checkpoint to continue from, passing over damaged ones aloud.
-fn find(path: &Path, session: &Session, name: &str, run_dir: Option<&Path>) -> Result<Resumed, CliError> {
+fn find(path: Option<&Path>, session: &Session, name: &str, run_dir: Option<&Path>) -> Result<Resumed, CliError> {
     let dir = &session.config().checkpoint.dir;
-    let path = match (path.as_os_str().is_empty(), run_dir) {
-        (false, _) => path.to_owned(),
-        (true, Some(folder)) => folder.to_owned(),
-        (true, None) => run_dir::newest(dir, name)
+    let path = match (path, run_dir) {
+        (Some(path), _) | (None, Some(path)) => path.to_owned(),
+        (None, None) => run_dir::newest(dir, name)
             .ok_or_else(|| CliError::Usage(format!("there is no run `{name}` in {} to resume", dir.display())))?,
     };
     if !path.exists() {
