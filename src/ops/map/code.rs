@@ -244,8 +244,24 @@ impl Code {
     /// this code's, followed by the result's cotangent. Reverse accumulation over the
     /// instructions; `Greater`, `Max` and `Min` pass the gradient to the side that was taken
     /// (to b where they are equal), so relu has gradient 0 at 0 as in PyTorch.
+    ///
+    /// Where fewer of the inputs are needed if the result itself is at hand (relu, tanh, sigmoid),
+    /// the code reads the result as one more input after the cotangent.
     #[must_use]
     pub fn derivative(&self, wrt: usize, inputs: usize) -> Code {
+        let plain = self.plain_derivative(wrt, inputs);
+        let mut by_result = plain.clone();
+        let result = self.outs[0] as usize;
+        if matches!(self.instrs[result], Instr::Unary(..) | Instr::Binary(..)) {
+            by_result.instrs[result] = Instr::Input(inputs as u32 + 1);
+        }
+        let by_result = by_result.pruned();
+        let reads = |code: &Code| code.pruned().instrs.iter().filter(|i| matches!(i, Instr::Input(at) if (*at as usize) < inputs)).count();
+        if reads(&by_result) < reads(&plain) { by_result } else { plain.pruned() }
+    }
+
+    /// The derivative over the instructions of this code, which it begins with.
+    fn plain_derivative(&self, wrt: usize, inputs: usize) -> Code {
         let mut code = Code { instrs: self.instrs.clone(), outs: Vec::new() };
         let seed = code.input(inputs);
         let mut grads: HashMap<Reg, Reg> = HashMap::from([(self.outs[0], seed)]);
@@ -266,7 +282,7 @@ impl Code {
         }
         let out = total.unwrap_or_else(|| code.constant(0.0));
         code.outs = vec![out];
-        code.pruned()
+        code
     }
 
     /// The cotangents that instruction `instr` (whose value is `y`, cotangent `d`) hands to its
@@ -275,7 +291,7 @@ impl Code {
         match instr {
             Instr::Input(_) | Instr::Const(_) | Instr::Random(_) => Vec::new(),
             Instr::Unary(f, a) => vec![(a, self.unary_gradient(f, a, y, d))],
-            Instr::Binary(f, a, b) => self.binary_gradient(f, a, b, d),
+            Instr::Binary(f, a, b) => self.binary_gradient(f, a, b, y, d),
         }
     }
 
@@ -318,7 +334,7 @@ impl Code {
         self.mul(d, slope)
     }
 
-    fn binary_gradient(&mut self, f: Binary, a: Reg, b: Reg, d: Reg) -> Vec<(Reg, Reg)> {
+    fn binary_gradient(&mut self, f: Binary, a: Reg, b: Reg, y: Reg, d: Reg) -> Vec<(Reg, Reg)> {
         match f {
             Binary::Add => vec![(a, d), (b, d)],
             Binary::Sub => vec![(a, d), (b, self.unary(Unary::Neg, d))],
@@ -330,8 +346,8 @@ impl Code {
                 let minus = self.unary(Unary::Neg, ratio);
                 vec![(a, da), (b, self.mul(d, minus))]
             }
-            Binary::Max => self.choice_gradient(a, b, a, b, d),
-            Binary::Min => self.choice_gradient(a, b, b, a, d),
+            Binary::Max => self.choice_gradient(a, b, y, b, d),
+            Binary::Min => self.choice_gradient(a, b, b, y, d),
             Binary::Greater => Vec::new(),
         }
     }

@@ -43,6 +43,7 @@ impl Op for Map {
         let d_out = call.d_out();
         let mut operands = call.ins.to_vec();
         operands.push(d_out);
+        operands.push(call.outs[0]);
         let mut grads = Vec::with_capacity(self.inputs);
         for (index, input) in call.ins.iter().enumerate() {
             if !call.needs[index] {
