@@ -1,10 +1,9 @@
-// @use lib/globals
-// The last dispatch of every submission: leaves the submission's number where the host looks for
-// it. cells is a ring.
+// The last dispatch of every submission: counts the submissions that reached their end, where the
+// host compares the count with its own.
 
-@group(0) @binding(2) var<storage, read_write> cells: array<u32>;
+@group(0) @binding(2) var<storage, read_write> count: array<u32>;
 
 @compute @workgroup_size(1)
 fn canary() {
-    cells[globals.serial % arrayLength(&cells)] = globals.serial;
+    count[0] += 1u;
 }

@@ -1,37 +1,63 @@
-//! x
+//! What the user is told about a wrong file: the place, what was expected, the nearest name, and
+//! all errors at once.
+
 use wootz::config::load_with;
+
+/// A file's text, and what its errors must say, in order.
+const CASES: &[(&str, &[&str])] = &[
+    (
+        "version: 2\ntrain: {epoch: 3, batch_size: abc, lr: 0.1}\noptimizer: {sgd: {lr: 0.1}, adam: {}}\nloss: cross_entropi\n",
+        &[
+            "missing key `data`",
+            "missing key `model`",
+            "x.yaml:1:10   (version)",
+            "unknown key `epoch` in `train`\n --> x.yaml:2:9   (train.epoch)",
+            "did you mean `epochs`?",
+            "expected an integer >= 1, got the text `abc`\n --> x.yaml:2:31   (train.batch_size)",
+            "`lr` belongs in `optimizer.sgd`, `optimizer.adam` or `optimizer.adamw`",
+            "`adam` beside `sgd`\n --> x.yaml:3:29",
+            "x.yaml:4:7   (loss)",
+            "did you mean `cross_entropy`?",
+            "8 errors in x.yaml",
+        ],
+    ),
+    ("a: b: c\n", &["not valid YAML", "x.yaml:1:5"]),
+    ("a: [1, 2\nb: 3\n", &["not valid YAML", "x.yaml:2:2"]),
+    ("a:\n  - b\n c: d\n", &["not valid YAML", "x.yaml:3:2"]),
+    ("a: \"x\n", &["unclosed quote", "x.yaml:1:4"]),
+    ("", &["missing key `version`", "missing key `train`", "6 errors in x.yaml"]),
+    ("- 1\n", &["expected a map, got a list of 1 item", "x.yaml:1:1"]),
+    ("a: !x b\n", &["the YAML tag `!x` is not supported", "x.yaml:1:7"]),
+    ("? [a]\n: b\n", &["a key must be a plain name", "x.yaml:1:3"]),
+    ("a: *b\n", &["unknown anchor", "x.yaml:1:4"]),
+    ("a: 1\n---\nb: 2\n", &["a second document starts here", "x.yaml:2:1"]),
+    ("a: &x [*x]\n", &["this alias stands inside what it refers to", "x.yaml:1:8"]),
+    ("%FOO\n", &["not valid YAML", "x.yaml:1:5"]),
+    ("{", &["not valid YAML", "x.yaml:1:"]),
+    ("train: {epochs: 1, epochs: 2, batch_size: 1}\n", &["epochs", "x.yaml:1:20"]),
+    ("precision: mixed\n", &["missing key `version`"]),
+    (
+        "model: ${NOT_SET}/m.yaml\n",
+        &["the environment variable `NOT_SET` is not set", "x.yaml:1:8", "1 error in x.yaml"],
+    ),
+];
+
 #[test]
-fn look() {
+fn every_mistake_is_named_at_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.yaml");
-    for text in [
-        "version: 2\ntrain: {epoch: 3, batch_size: abc, lr: 0.1}\noptimizer: {sgd: {lr: 0.1}, adam: {}}\nloss: cross_entropi\n",
-        "a: b: c\n",
-        "a: [1, 2\nb: 3\n",
-        "a:\n  - b\n c: d\n",
-        "a: \"x\n",
-        "",
-        "- 1\n",
-        "a: !x b\n",
-        "? [a]\n: b\n",
-        "a: *b\n",
-        "a: 1\n---\nb: 2\n",
-        "a: &x [*x]\n",
-        "%FOO\n",
-        "a: @x\n",
-        "{",
-        "}",
-        "a: 'b' c\n",
-        "\u{feff}a: 1\n",
-        "a: |\n  x\n b: 2\n",
-    ] {
+    for (text, wanted) in CASES {
         std::fs::write(&path, text).expect("written");
-        match load_with(&path, &[], &|_| None, |_, _| Some(())) {
-            Err(e) => println!(
-                "=== {text:?}\n{}",
-                e.to_string().replace(&folder.path().display().to_string(), "")
-            ),
-            Ok(_) => println!("=== {text:?} OK?!"),
+        let error = load_with(&path, &[], &|_| None, |_, _| Some(())).expect_err(text).to_string();
+        let error = error.replace(&format!("{}/", folder.path().display()), "");
+        let mut rest = error.as_str();
+        for phrase in *wanted {
+            let Some(at) = rest.find(phrase) else {
+                panic!(
+                    "{text:?}: `{phrase}` is not in, or not after what comes before it:\n{error}"
+                )
+            };
+            rest = &rest[at + phrase.len()..];
         }
     }
 }

@@ -32,7 +32,14 @@ fn write(folder: &Path, bad: Option<usize>) {
 }
 
 fn train(folder: &Path, more: &[&str]) -> (Option<i32>, String) {
-    let output = wootz().args(["train", "--config"]).arg(folder.join("config.yaml")).arg("--run-dir").arg(folder.join("run")).args(more).output().unwrap();
+    let output = wootz()
+        .args(["train", "--config"])
+        .arg(folder.join("config.yaml"))
+        .arg("--run-dir")
+        .arg(folder.join("run"))
+        .args(more)
+        .output()
+        .unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -44,7 +51,8 @@ fn overflow_on(device: &str) {
     for words in ["step 3", "not finite", "samples 16, 17, 18, 19, 20, 21, 22, 23", "first"] {
         assert!(said.contains(words), "`{words}` is not in: {said}");
     }
-    let newest = wootz::train::checkpoint::by_age(&folder.path().join("run")).pop().expect("a checkpoint");
+    let newest =
+        wootz::train::checkpoint::by_age(&folder.path().join("run")).pop().expect("a checkpoint");
     assert!(wootz::train::checkpoint::step_of(&newest).unwrap() <= 2);
     wootz::train::checkpoint::load(&newest).expect("the last good checkpoint is whole");
 }
@@ -63,10 +71,12 @@ fn a_number_that_overflows_stops_the_run_on_the_gpu() {
 fn a_dropped_submission_stops_the_run() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), None);
-    let (code, said) = train(folder.path(), &["--device", &gpu(), "--inject-fault", "drop-submission:6"]);
+    let (code, said) =
+        train(folder.path(), &["--device", &gpu(), "--inject-fault", "drop-submission:6"]);
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("submission 6"), "{said}");
-    let newest = wootz::train::checkpoint::by_age(&folder.path().join("run")).pop().expect("a checkpoint");
+    let newest =
+        wootz::train::checkpoint::by_age(&folder.path().join("run")).pop().expect("a checkpoint");
     wootz::train::checkpoint::load(&newest).expect("the last good checkpoint is whole");
 }
 
@@ -74,9 +84,11 @@ fn a_dropped_submission_stops_the_run() {
 fn a_lost_device_stops_the_run() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), None);
-    let (code, said) = train(folder.path(), &["--device", &gpu(), "--inject-fault", "lose-device:6"]);
+    let (code, said) =
+        train(folder.path(), &["--device", &gpu(), "--inject-fault", "lose-device:6"]);
     assert_eq!(code, Some(4), "{said}");
-    let newest = wootz::train::checkpoint::by_age(&folder.path().join("run")).pop().expect("a checkpoint");
+    let newest =
+        wootz::train::checkpoint::by_age(&folder.path().join("run")).pop().expect("a checkpoint");
     wootz::train::checkpoint::load(&newest).expect("the last good checkpoint is whole");
 }
 

@@ -95,18 +95,27 @@ struct Reference(BTreeMap<String, (Vec<usize>, Dtype, Vec<u8>)>);
 
 impl Reference {
     fn read(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference").join(format!("{name}.safetensors"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/reference")
+            .join(format!("{name}.safetensors"));
         let bytes = std::fs::read(&path).expect("the reference file is in the repository");
         let file = SafeTensors::deserialize(&bytes).expect("it is a safetensors file");
-        let entries = file.iter().map(|(name, view)| (name.to_owned(), (view.shape().to_vec(), view.dtype(), view.data().to_vec())));
+        let entries = file.iter().map(|(name, view)| {
+            (name.to_owned(), (view.shape().to_vec(), view.dtype(), view.data().to_vec()))
+        });
         Reference(entries.collect())
     }
 
     fn floats(&self, name: &str) -> Vec<f64> {
         let (_, dtype, bytes) = &self.0[name];
         match dtype {
-            Dtype::F64 => bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
-            _ => bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect(),
+            Dtype::F64 => {
+                bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
+            }
+            _ => bytes
+                .chunks_exact(4)
+                .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
+                .collect(),
         }
     }
 
@@ -121,7 +130,8 @@ impl Reference {
     fn input(&self, name: &str) -> InputSpec {
         let (dims, dtype, _) = &self.0[name];
         let shape = wootz::graph::Shape::new(&dims[2..]);
-        let sample = if *dtype == Dtype::I32 { TensorType::i32(shape) } else { TensorType::f32(shape) };
+        let sample =
+            if *dtype == Dtype::I32 { TensorType::i32(shape) } else { TensorType::f32(shape) };
         InputSpec { name: name.to_owned(), sample }
     }
 
@@ -149,7 +159,11 @@ impl Net {
         let reference = Reference::read(name);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("config.yaml");
-        let kind = if yaml.contains("loss: mse") { "kind: regression" } else { "kind: classification, classes: 2" };
+        let kind = if yaml.contains("loss: mse") {
+            "kind: regression"
+        } else {
+            "kind: classification, classes: 2"
+        };
         let data = format!("data: {{train: {{synthetic: {{{kind}, samples: 64, shape: [4]}}}}}}");
         std::fs::write(&path, format!("version: 1\n{data}\n{yaml}\n")).expect("a temporary file");
         let read = load_with(&path, &[], &|_| None, |node, cx| Model::decode(node, 2, cx));
@@ -159,6 +173,7 @@ impl Net {
             config: &loaded.config,
             model: &model,
             loss_span: Span::whole(FileId(0)),
+            classes: None,
             inputs: vec![reference.input("x")],
             target: reference.input("y"),
             train_sizes: vec![batch],
@@ -167,19 +182,32 @@ impl Net {
         let device = device::open(device, 2).unwrap_or_else(|error| panic!("{error}"));
         let compiled = compile(&spec, &device.target()).unwrap_or_else(|error| panic!("{error}"));
         let mut executor = device.prepare(&compiled.plan).unwrap_or_else(|error| panic!("{error}"));
-        model_io::restore(executor.as_mut(), &compiled, &reference.initial(), false).unwrap_or_else(|e| panic!("{e}"));
+        model_io::restore(executor.as_mut(), &compiled, &reference.initial(), false)
+            .unwrap_or_else(|e| panic!("{e}"));
         Net { reference, compiled, executor, rate: optimizer::base_rate(&loaded.config.optimizer) }
     }
 
     /// One step; its loss and gradient norm.
     fn step(&mut self, step: usize) -> (f64, f64) {
-        let globals = Globals { step: step as u32 + 1, hyper: self.compiled.rule.hyper(self.rate, step as u64 + 1), ..Globals::default() };
+        let globals = Globals {
+            step: step as u32 + 1,
+            hyper: self.compiled.rule.hyper(self.rate, step as u64 + 1),
+            ..Globals::default()
+        };
         let inputs = vec![self.reference.batch("x", step), self.reference.batch("y", step)];
         let roles = &self.compiled.plan.roles;
         let update = roles.update.expect("the plan trains");
-        let runs = [Run { program: roles.train[0], inputs, globals }, Run { program: update, inputs: Vec::new(), globals }];
+        let runs = [
+            Run { program: roles.train[0], inputs, globals },
+            Run { program: update, inputs: Vec::new(), globals },
+        ];
         self.executor.submit(&runs, step as u64).expect("the device works");
-        let report = self.executor.reports(true).expect("the device works").pop().expect("one report a step");
+        let report = self
+            .executor
+            .reports(true)
+            .expect("the device works")
+            .pop()
+            .expect("one report a step");
         let stats = &report.values[REPORT_HEAD..];
         (f64::from(stats[LOSS] / stats[WEIGHT]), f64::from(report.values[1]))
     }
@@ -187,11 +215,16 @@ impl Net {
     fn eval_logits(&mut self) -> Vec<f64> {
         let program = self.compiled.plan.roles.eval[0];
         let inputs = vec![self.reference.batch("x", 19), self.reference.batch("y", 19)];
-        self.executor.submit(&[Run { program, inputs, globals: Globals::default() }], 99).expect("the device works");
+        self.executor
+            .submit(&[Run { program, inputs, globals: Globals::default() }], 99)
+            .expect("the device works");
         self.executor.reports(true).expect("the device works");
         let (slot, _) = self.compiled.plan.programs[program].outputs[0];
         let bytes = self.executor.read(slot).expect("the device works");
-        bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect()
+        bytes
+            .chunks_exact(4)
+            .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
+            .collect()
     }
 }
 
@@ -201,29 +234,47 @@ fn follow(name: &str, yaml: &str, device: &str) {
     for step in 0..20 {
         let (loss, norm) = net.step(step);
         let (wanted, wanted_norm) = (losses[step], norms[step]);
-        assert!((loss - wanted).abs() <= LOSS_TOLERANCE * wanted.abs(), "{name} on {device}, step {step}: loss {loss}, PyTorch {wanted}");
-        assert!((norm - wanted_norm).abs() <= 1e-3 * wanted_norm.abs(), "{name} on {device}, step {step}: gradient norm {norm}, PyTorch {wanted_norm}");
+        assert!(
+            (loss - wanted).abs() <= LOSS_TOLERANCE * wanted.abs(),
+            "{name} on {device}, step {step}: loss {loss}, PyTorch {wanted}"
+        );
+        assert!(
+            (norm - wanted_norm).abs() <= 1e-3 * wanted_norm.abs(),
+            "{name} on {device}, step {step}: gradient norm {norm}, PyTorch {wanted_norm}"
+        );
     }
     let (logits, wanted) = (net.eval_logits(), net.reference.floats("eval_logits"));
     let scale = wanted.iter().fold(1e-3_f64, |m, v| m.max(v.abs()));
     for (index, (a, b)) in logits.iter().zip(&wanted).enumerate() {
-        assert!((a - b).abs() <= 1e-3 * scale, "{name} on {device}: logit {index} is {a}, PyTorch's {b}");
+        assert!(
+            (a - b).abs() <= 1e-3 * scale,
+            "{name} on {device}: logit {index} is {a}, PyTorch's {b}"
+        );
     }
     final_weights(name, device, &mut net);
 }
 
 /// Final parameters and running statistics.
 fn final_weights(name: &str, device: &str, net: &mut Net) {
-    let tensors = model_io::read_model(net.executor.as_mut(), &net.compiled).expect("the device works");
+    let tensors =
+        model_io::read_model(net.executor.as_mut(), &net.compiled).expect("the device works");
     for tensor in tensors {
-        let given: Vec<f64> = tensor.bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect();
+        let given: Vec<f64> = tensor
+            .bytes
+            .chunks_exact(4)
+            .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
+            .collect();
         let wanted = net.reference.floats(&format!("final.{}", tensor.name));
         let scale = wanted.iter().fold(1e-2_f64, |m, v| m.max(v.abs()));
         for (index, (a, b)) in given.iter().zip(&wanted).enumerate() {
             // The keys' bias has a gradient of exactly zero: softmax ignores a shift of all
             // scores. What Adam makes of the rounding noise there means nothing.
             let keys = tensor.name.ends_with("in_proj_bias") && (16..32).contains(&index);
-            assert!(keys || (a - b).abs() <= 1e-3 * scale, "{name} on {device}: {}[{index}] is {a}, PyTorch's {b}", tensor.name);
+            assert!(
+                keys || (a - b).abs() <= 1e-3 * scale,
+                "{name} on {device}: {}[{index}] is {a}, PyTorch's {b}",
+                tensor.name
+            );
         }
     }
 }

@@ -17,10 +17,21 @@ fn variants() -> Vec<(Kernel, usize, usize)> {
         let trial = Trial::new(&case).expect("the case fits");
         let plan = trial.plan(&Target::Gpu(limits.clone())).expect("the case can be planned");
         for step in &plan.programs[0].steps {
-            let (ins, outs): (Vec<_>, Vec<_>) = (step.in_types.iter().collect(), step.out_types.iter().collect());
+            let (ins, outs): (Vec<_>, Vec<_>) =
+                (step.in_types.iter().collect(), step.out_types.iter().collect());
             for launch in step.op.gpu(&GpuCall { ins: &ins, outs: &outs, limits: &limits }) {
-                assert!(launch.grid.iter().all(|n| (1..=limits.grid).contains(n)), "{}: grid {:?}", launch.kernel.name(), launch.grid);
-                assert!(launch.binds.len() <= limits.storage_bindings as usize, "{}: {} operands", launch.kernel.name(), launch.binds.len());
+                assert!(
+                    launch.grid.iter().all(|n| (1..=limits.grid).contains(n)),
+                    "{}: grid {:?}",
+                    launch.kernel.name(),
+                    launch.grid
+                );
+                assert!(
+                    launch.binds.len() <= limits.storage_bindings as usize,
+                    "{}: {} operands",
+                    launch.kernel.name(),
+                    launch.binds.len()
+                );
                 let variant = (launch.kernel, launch.binds.len(), launch.dims.len());
                 if !all.contains(&variant) {
                     all.push(variant);
@@ -38,21 +49,41 @@ fn every_variant_is_valid_and_translates() {
     let mut files = BTreeSet::new();
     for (kernel, operands, words) in &variants {
         let assembled = assemble(kernel).expect("a kernel that can be put together");
-        let checked = check(&assembled).unwrap_or_else(|error| panic!("{}: {error}\n{}", kernel.name(), assembled.text));
+        let checked = check(&assembled)
+            .unwrap_or_else(|error| panic!("{}: {error}\n{}", kernel.name(), assembled.text));
         let (storage, uniforms) = (checked.storage(kernel.entry), checked.uniforms(kernel.entry));
         let last = storage.last().map_or(0, |b| *b as usize - 1);
-        assert!(last <= *operands, "{}: storage bindings {storage:?} for {operands} operands", kernel.name());
+        assert!(
+            last <= *operands,
+            "{}: storage bindings {storage:?} for {operands} operands",
+            kernel.name()
+        );
         assert!(uniforms.iter().all(|b| *b < 2), "{}: uniforms at {uniforms:?}", kernel.name());
         assert!(*words <= 64, "{}: {words} words of dims", kernel.name());
-        assert!(checked.entries().any(|entry| entry == kernel.entry), "{} has no `{}`", kernel.name(), kernel.entry);
-        let translated = checked.translate(kernel.entry).unwrap_or_else(|error| panic!("{}: {error}", kernel.name()));
+        assert!(
+            checked.entries().any(|entry| entry == kernel.entry),
+            "{} has no `{}`",
+            kernel.name(),
+            kernel.entry
+        );
+        let translated = checked
+            .translate(kernel.entry)
+            .unwrap_or_else(|error| panic!("{}: {error}", kernel.name()));
         assert!(translated.msl.contains("kernel void"), "{}", kernel.name());
-        assert!(translated.spirv.len() > 20 && translated.hlsl.contains("numthreads"), "{}", kernel.name());
+        assert!(
+            translated.spirv.len() > 20 && translated.hlsl.contains("numthreads"),
+            "{}",
+            kernel.name()
+        );
         if let Source::File(stem) = kernel.source {
             files.insert(stem);
         }
     }
-    let unused: Vec<&str> = FILES.iter().map(|(stem, _)| *stem).filter(|stem| !stem.starts_with("lib/") && !files.contains(stem)).collect();
+    let unused: Vec<&str> = FILES
+        .iter()
+        .map(|(stem, _)| *stem)
+        .filter(|stem| !stem.starts_with("lib/") && !files.contains(stem))
+        .collect();
     assert!(unused.is_empty(), "no case launches {unused:?}");
 }
 
@@ -64,7 +95,10 @@ fn every_file_is_in_the_table() {
         for entry in std::fs::read_dir(folder).expect("the folder") {
             let path = entry.expect("an entry").path();
             if path.extension().is_some_and(|e| e == "wgsl") {
-                found.insert(format!("{prefix}{}", path.file_stem().expect("a stem").to_string_lossy()));
+                found.insert(format!(
+                    "{prefix}{}",
+                    path.file_stem().expect("a stem").to_string_lossy()
+                ));
             }
         }
     }

@@ -48,13 +48,16 @@ struct Lab {
 impl Lab {
     fn new(device: &str, epochs: usize) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        fs::write(folder.path().join("config.yaml"), CONFIG.replace("EPOCHS", &epochs.to_string())).expect("a file");
+        fs::write(folder.path().join("config.yaml"), CONFIG.replace("EPOCHS", &epochs.to_string()))
+            .expect("a file");
         Lab { folder, device: device.to_owned() }
     }
 
     fn command(&self, run: &str, more: &[&str]) -> Command {
         let mut command = wootz();
-        command.args(["train", "--device", &self.device, "--config"]).arg(self.folder.path().join("config.yaml"));
+        command
+            .args(["train", "--device", &self.device, "--config"])
+            .arg(self.folder.path().join("config.yaml"));
         command.arg("--run-dir").arg(self.folder.path().join(run)).args(more);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         command
@@ -77,7 +80,11 @@ impl Lab {
 
     /// Resumes where there is a run, starts it where the kill came before its folder.
     fn resume_flags(&self, run: &str) -> Vec<&'static str> {
-        if self.folder.path().join(run).join("run.json").exists() { vec!["--resume"] } else { Vec::new() }
+        if self.folder.path().join(run).join("run.json").exists() {
+            vec!["--resume"]
+        } else {
+            Vec::new()
+        }
     }
 
     fn last(&self, run: &str) -> PathBuf {
@@ -88,7 +95,12 @@ impl Lab {
 fn same_bytes(a: &Path, b: &Path) {
     assert_eq!(a.file_name(), b.file_name(), "the runs ended at different steps");
     for name in ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"] {
-        assert!(fs::read(a.join(name)).unwrap() == fs::read(b.join(name)).unwrap(), "{name} differs between {} and {}", a.display(), b.display());
+        assert!(
+            fs::read(a.join(name)).unwrap() == fs::read(b.join(name)).unwrap(),
+            "{name} differs between {} and {}",
+            a.display(),
+            b.display()
+        );
     }
 }
 
@@ -126,12 +138,22 @@ fn kills(device: &str, epochs: usize, rounds: usize, threads: &[&str]) {
 
 #[test]
 fn kill_and_resume_on_the_cpu_with_one_and_two_threads() {
-    kills("cpu", if soak() { 40 } else { 12 }, if soak() { 50 } else { 20 }, &["train.threads=1", "train.threads=2"]);
+    kills(
+        "cpu",
+        if soak() { 40 } else { 12 },
+        if soak() { 50 } else { 20 },
+        &["train.threads=1", "train.threads=2"],
+    );
 }
 
 #[test]
 fn kill_and_resume_on_the_gpu() {
-    kills(&common::gpu(), if soak() { 12 } else { 3 }, if soak() { 50 } else { 20 }, &["train.threads=2"]);
+    kills(
+        &common::gpu(),
+        if soak() { 12 } else { 3 },
+        if soak() { 50 } else { 20 },
+        &["train.threads=2"],
+    );
 }
 
 #[test]
@@ -155,11 +177,15 @@ fn a_signal_saves_and_the_run_goes_on_from_there() {
         while wootz::train::checkpoint::by_age(&lab.folder.path().join(&run)).is_empty() {
             sleep(Duration::from_millis(20));
         }
-        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill runs");
+        let sent = Command::new("kill")
+            .args(["-s", signal, &child.id().to_string()])
+            .status()
+            .expect("kill runs");
         assert!(sent.success());
         let status = child.wait().expect("a child");
         assert_eq!(status.code(), Some(code));
-        let state = wootz::train::checkpoint::load(&lab.last(&run)).expect("a whole checkpoint").state;
+        let state =
+            wootz::train::checkpoint::load(&lab.last(&run)).expect("a whole checkpoint").state;
         assert!(state.step > 0);
     }
 }
@@ -170,7 +196,8 @@ fn damaged_checkpoints_are_passed_over_aloud_and_a_run_is_never_overwritten() {
     lab.finish("run", &[]);
     let again = lab.command("run", &[]).output().expect("wootz starts");
     assert_eq!(again.status.code(), Some(2), "a folder that holds a run must not be trained into");
-    let (last, bytes) = (lab.last("run"), fs::read(lab.last("run").join("model.safetensors")).unwrap());
+    let (last, bytes) =
+        (lab.last("run"), fs::read(lab.last("run").join("model.safetensors")).unwrap());
     lab.finish("straight", &[]);
     fs::write(last.join("model.safetensors"), &bytes[..bytes.len() / 2]).unwrap();
     let resumed = lab.command("run", &["--resume"]).output().expect("wootz starts");
@@ -182,14 +209,21 @@ fn damaged_checkpoints_are_passed_over_aloud_and_a_run_is_never_overwritten() {
         fs::write(checkpoint.join("state.json"), "{}").unwrap();
     }
     let refused = lab.command("run", &["--resume"]).output().expect("wootz starts");
-    assert_eq!(refused.status.code(), Some(1), "with no whole checkpoint a run must not start anew");
+    assert_eq!(
+        refused.status.code(),
+        Some(1),
+        "with no whole checkpoint a run must not start anew"
+    );
 }
 
 #[test]
 fn another_configuration_is_refused_with_the_list_of_differences() {
     let lab = Lab::new("cpu", 3);
     lab.finish("run", &["--steps", "3"]);
-    let output = lab.command("run", &["--resume", "--set", "optimizer.adamw.lr=0.1"]).output().expect("wootz starts");
+    let output = lab
+        .command("run", &["--resume", "--set", "optimizer.adamw.lr=0.1"])
+        .output()
+        .expect("wootz starts");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("optimizer.adamw.lr: 0.005 then, 0.1 now"), "{said}");

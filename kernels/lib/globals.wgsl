@@ -5,10 +5,7 @@ struct Globals {
     micro: u32,
     seed: vec2<u32>,
     hyper: array<vec4<f32>, 2>,
-    serial: u32,
-    pad0: u32,
-    pad1: u32,
-    pad2: u32,
+    pad: vec4<u32>,
 }
 
 @group(0) @binding(1) var<uniform> globals: Globals;

@@ -40,7 +40,14 @@ pub fn run(args: BenchArgs) -> Result<u8, CliError> {
     let compiled = session.compile(&device.target())?;
     let begin = Instant::now();
     let executor = device.prepare(&compiled.plan)?;
-    let mut bench = Bench { session: &session, compiled: &compiled, executor, batches: batches(&session)?, step: 0, losses: Vec::new() };
+    let mut bench = Bench {
+        session: &session,
+        compiled: &compiled,
+        executor,
+        batches: batches(&session)?,
+        step: 0,
+        losses: Vec::new(),
+    };
     model_io::initialise(bench.executor.as_mut(), &compiled, session.config().seed)?;
     bench.block(1)?;
     let first_step = begin.elapsed();
@@ -51,7 +58,8 @@ pub fn run(args: BenchArgs) -> Result<u8, CliError> {
         warmed += 1;
     }
     let one = bench.block(3)? / 3;
-    let per_block = (BLOCK.as_secs_f64() / one.as_secs_f64().max(1e-6)).ceil().clamp(1.0, 2000.0) as u32;
+    let per_block =
+        (BLOCK.as_secs_f64() / one.as_secs_f64().max(1e-6)).ceil().clamp(1.0, 2000.0) as u32;
     let (start, mut times) = (Instant::now(), Vec::new());
     let before = bench.executor.usage();
     while times.len() < 5 || start.elapsed().as_secs_f64() < args.seconds {
@@ -100,10 +108,16 @@ impl Bench<'_> {
         for _ in 0..steps {
             self.submit()?;
             let arrived = self.executor.reports(false)?;
-            self.losses.extend(arrived.iter().map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]));
+            self.losses.extend(
+                arrived
+                    .iter()
+                    .map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]),
+            );
         }
         let arrived = self.executor.reports(true)?;
-        self.losses.extend(arrived.iter().map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]));
+        self.losses.extend(
+            arrived.iter().map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]),
+        );
         Ok(begin.elapsed())
     }
 
@@ -111,16 +125,30 @@ impl Bench<'_> {
         self.step += 1;
         let config = self.session.config();
         let base = optimizer::base_rate(&config.optimizer);
-        let rate = schedule::rate(&config.schedule, base, self.step, self.session.total_steps().max(self.step));
-        let globals = Globals { step: self.step as u32, hyper: self.compiled.rule.hyper(rate, self.step), ..Globals::default() };
+        let rate = schedule::rate(
+            &config.schedule,
+            base,
+            self.step,
+            self.session.total_steps().max(self.step),
+        );
+        let globals = Globals {
+            step: self.step as u32,
+            hyper: self.compiled.rule.hyper(rate, self.step),
+            ..Globals::default()
+        };
         let batch = &self.batches[self.step as usize % self.batches.len()];
         let roles = &self.compiled.plan.roles;
         let mut runs = Vec::new();
         for (micro, part) in batch.micros.iter().enumerate() {
             let globals = Globals { micro: micro as u32, ..globals };
-            let at = self.compiled.train_sizes.iter().position(|size| *size == part.size).unwrap_or(0);
+            let at =
+                self.compiled.train_sizes.iter().position(|size| *size == part.size).unwrap_or(0);
             runs.push(Run { program: roles.train[at], inputs: part.inputs(), globals });
-            runs.extend(roles.accumulate.map(|program| Run { program, inputs: Vec::new(), globals }));
+            runs.extend(roles.accumulate.map(|program| Run {
+                program,
+                inputs: Vec::new(),
+                globals,
+            }));
         }
         runs.extend(roles.update.map(|program| Run { program, inputs: Vec::new(), globals }));
         Ok(self.executor.submit(&runs, self.step)?)

@@ -6,8 +6,15 @@ use crate::config::node::Node;
 use crate::config::{parse, source::SourceMap};
 
 /// Keys that may change: they decide where, how long and how often, not what is computed.
-const FREE: [&str; 7] =
-    ["name", "device", "train.epochs", "train.steps", "train.threads", "train.eval_every_steps", "checkpoint"];
+const FREE: [&str; 7] = [
+    "name",
+    "device",
+    "train.epochs",
+    "train.steps",
+    "train.threads",
+    "train.eval_every_steps",
+    "checkpoint",
+];
 
 /// One line for each key whose value differs, both as YAML texts.
 pub fn between(old: &str, new: &str) -> Vec<String> {
@@ -35,7 +42,12 @@ fn walk(path: &str, old: &Json, new: &Json, lines: &mut Vec<String>) {
         keys.dedup();
         for key in keys {
             let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            walk(&inner, a.get(key).unwrap_or(&Json::Null), b.get(key).unwrap_or(&Json::Null), lines);
+            walk(
+                &inner,
+                a.get(key).unwrap_or(&Json::Null),
+                b.get(key).unwrap_or(&Json::Null),
+                lines,
+            );
         }
         return;
     }
@@ -44,5 +56,9 @@ fn walk(path: &str, old: &Json, new: &Json, lines: &mut Vec<String>) {
 
 fn short(value: &Json) -> String {
     let text = value.to_string();
-    if text.chars().count() <= 60 { text } else { format!("{}…", text.chars().take(60).collect::<String>()) }
+    if text.chars().count() <= 60 {
+        text
+    } else {
+        format!("{}…", text.chars().take(60).collect::<String>())
+    }
 }

@@ -41,15 +41,21 @@ struct Outcome {
 /// Looks.
 pub fn run(args: DoctorArgs) -> Result<u8, CliError> {
     let adapters = gpu::adapters();
-    let processor = cpu::info(std::thread::available_parallelism().map_or(1, usize::from));
+    let processor = cpu::info(0);
     if !args.json {
         super::print(&format!("cpu      {}", processor.name));
         for adapter in &adapters {
             let kind = if adapter.hardware { "" } else { "  (software: used only by name)" };
-            super::print(&format!("{:<8} {}  {}{kind}", adapter.info.backend, adapter.info.name, adapter.info.driver));
+            super::print(&format!(
+                "{:<8} {}  {}{kind}",
+                adapter.info.backend, adapter.info.name, adapter.info.driver
+            ));
             super::print(&format!(
                 "         bindings up to {} MiB, buffers up to {} MiB, {} storage buffers, {} KiB of workgroup memory",
-                adapter.binding_bytes >> 20, adapter.buffer_bytes >> 20, adapter.storage_bindings, adapter.workgroup_bytes >> 10
+                adapter.binding_bytes >> 20,
+                adapter.buffer_bytes >> 20,
+                adapter.storage_bindings,
+                adapter.workgroup_bytes >> 10
             ));
         }
     }
@@ -67,7 +73,9 @@ pub fn run(args: DoctorArgs) -> Result<u8, CliError> {
     }
     match failed.first() {
         None => {
-            super::eprint(&format!("{name}: all ops agree with double precision within {TOLERANCE:.0e}"));
+            super::eprint(&format!(
+                "{name}: all ops agree with double precision within {TOLERANCE:.0e}"
+            ));
             Ok(0)
         }
         Some(first) => Err(CliError::Differs(format!(
@@ -87,14 +95,18 @@ fn test(asked: &str, show: bool) -> Result<(String, Vec<Outcome>), CliError> {
         None => "cpu".to_owned(),
         Some(device) => format!("{} ({})", device.info().name, device.info().backend),
     };
-    let on_gpu = hardware.is_some();
-    drop(hardware);
     let mut outcomes = Vec::new();
     for family in families() {
-        let outcome = test_family(&family, on_gpu.then_some(asked));
+        let outcome = test_family(&family, hardware.as_ref());
         if show {
-            let state = outcome.failure.as_ref().map_or("ok".to_owned(), |failure| format!("FAILED {failure}"));
-            super::print(&format!("{:<16} f32  {:>3} cases  largest difference {:.1e}  {state}", outcome.op, outcome.cases, outcome.worst));
+            let state = outcome
+                .failure
+                .as_ref()
+                .map_or("ok".to_owned(), |failure| format!("FAILED {failure}"));
+            super::print(&format!(
+                "{:<16} f32  {:>3} cases  largest difference {:.1e}  {state}",
+                outcome.op, outcome.cases, outcome.worst
+            ));
         }
         outcomes.push(outcome);
     }
@@ -109,14 +121,14 @@ fn open(asked: &str) -> Result<Option<gpu::GpuDevice>, CliError> {
     }
 }
 
-fn test_family(family: &Family, gpu: Option<&str>) -> Outcome {
+fn test_family(family: &Family, gpu: Option<&gpu::GpuDevice>) -> Outcome {
     let cases = (family.cases)();
     let mut outcome = Outcome { op: family.name, cases: cases.len(), worst: 0.0, failure: None };
     for case in &cases {
         let found = Trial::new(case).and_then(|trial| {
             let found = match gpu {
                 None => trial.on_cpu_executor()?,
-                Some(asked) => on_gpu(&trial, asked)?,
+                Some(device) => on_gpu(&trial, device)?,
             };
             Ok(difference(&found, &trial.reference()))
         });
@@ -133,11 +145,10 @@ fn test_family(family: &Family, gpu: Option<&str>) -> Outcome {
     outcome
 }
 
-fn on_gpu(trial: &Trial, asked: &str) -> Result<Vec<Vec<f32>>, String> {
+fn on_gpu(trial: &Trial, device: &gpu::GpuDevice) -> Result<Vec<Vec<f32>>, String> {
     let run = || -> Result<Vec<Vec<f32>>, DeviceError> {
-        let device = gpu::open(asked)?;
         let plan = trial.plan(&Target::Gpu(device.limits())).map_err(DeviceError::Unfit)?;
-        let mut executor = device.prepare(&plan, Options::default())?;
+        let mut executor = device.clone().prepare(&plan, Options::default())?;
         trial.on(&mut executor, &plan, true)
     };
     run().map_err(|error| error.to_string())

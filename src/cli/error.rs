@@ -66,7 +66,9 @@ impl From<TrainError> for CliError {
 impl From<RestoreError> for CliError {
     fn from(error: RestoreError) -> Self {
         match error {
-            RestoreError::Mismatch(reason) => CliError::Usage(format!("the checkpoint does not fit this model: {reason}")),
+            RestoreError::Mismatch(reason) => {
+                CliError::Usage(format!("the checkpoint does not fit this model: {reason}"))
+            }
             RestoreError::Device(error) => CliError::Device(error),
         }
     }

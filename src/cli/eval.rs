@@ -11,9 +11,9 @@ use crate::config::train::Metric;
 use crate::device::Executor;
 use crate::train::checkpoint::{self, Snapshot};
 use crate::train::compile::Compiled;
+use crate::train::model_io;
 use crate::train::run::evaluate_set;
 use crate::train::run_dir::RunDir;
-use crate::train::model_io;
 
 /// Which trained model.
 #[derive(Debug, Clone, Args)]
@@ -67,10 +67,14 @@ impl Trained {
     ///
     /// # Errors
     /// When the run, its data or the device cannot be used.
-    pub fn open(args: &TrainedArgs, sizes: impl FnOnce(&Session) -> Result<Vec<usize>, CliError>) -> Result<Self, CliError> {
+    pub fn open(
+        args: &TrainedArgs,
+        sizes: impl FnOnce(&Session) -> Result<Vec<usize>, CliError>,
+    ) -> Result<Self, CliError> {
         let (folder, from, snapshot) = find(&args.run, args.last)?;
         RunDir::config(&folder)?;
-        let session = Session::open_file(&folder.join("config.yaml"), &args.sets, args.device.as_deref())?;
+        let session =
+            Session::open_file(&folder.join("config.yaml"), &args.sets, args.device.as_deref())?;
         let device = session.device()?;
         let sizes = sizes(&session)?;
         let compiled = session.compile_sizes(&device.target(), Vec::new(), sizes)?;
@@ -82,7 +86,10 @@ impl Trained {
 
 fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliError> {
     if !path.exists() {
-        return Err(CliError::Usage(format!("{}: there is no such run or checkpoint", path.display())));
+        return Err(CliError::Usage(format!(
+            "{}: there is no such run or checkpoint",
+            path.display()
+        )));
     }
     if checkpoint::step_of(path).is_some() {
         let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
@@ -90,7 +97,9 @@ fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliErro
     }
     let (from, snapshot) = if last {
         let (from, snapshot, damaged) = checkpoint::newest_good(path)?;
-        damaged.iter().for_each(|bad| super::eprint(&format!("warning: passed over {}", bad.error)));
+        damaged
+            .iter()
+            .for_each(|bad| super::eprint(&format!("warning: passed over {}", bad.error)));
         (from, snapshot)
     } else {
         checkpoint::best(path)?
@@ -106,12 +115,19 @@ pub fn run(args: EvalArgs) -> Result<u8, CliError> {
     })?;
     let set = trained.session.set(on)?;
     let accuracy = trained.session.config().metrics.contains(&Metric::Accuracy);
-    let metrics = evaluate_set(trained.executor.as_mut(), &trained.compiled, &set, on.word(), accuracy)?;
+    let metrics =
+        evaluate_set(trained.executor.as_mut(), &trained.compiled, &set, on.word(), accuracy)?;
     if args.json {
-        let values: serde_json::Map<String, serde_json::Value> = metrics.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
+        let values: serde_json::Map<String, serde_json::Value> =
+            metrics.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
         super::print(&json!({"checkpoint": trained.from, "step": trained.step, "samples": set.len(), "metrics": values}).to_string());
     } else {
-        super::eprint(&format!("{} (step {}), {} samples", trained.from.display(), trained.step, set.len()));
+        super::eprint(&format!(
+            "{} (step {}), {} samples",
+            trained.from.display(),
+            trained.step,
+            set.len()
+        ));
         metrics.iter().for_each(|(name, value)| super::print(&format!("{name} {value:.6}")));
     }
     Ok(0)

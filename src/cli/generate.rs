@@ -27,7 +27,9 @@ enum What {
 pub fn run(args: GenerateArgs, mut command: Command) -> Result<u8, CliError> {
     let mut text = Vec::new();
     match args.what {
-        What::Completions { shell } => clap_complete::generate(shell, &mut command, "wootz", &mut text),
+        What::Completions { shell } => {
+            clap_complete::generate(shell, &mut command, "wootz", &mut text)
+        }
         What::Man => {
             if let Err(error) = clap_mangen::Man::new(command).render(&mut text) {
                 return Err(CliError::Usage(format!("cannot write the man page: {error}")));

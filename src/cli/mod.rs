@@ -97,6 +97,12 @@ pub struct ConfigArgs {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    // Mesa's device-select layer complains on stderr where there is no desktop session.
+    // SAFETY: nothing else runs yet in this process.
+    #[allow(unsafe_code, reason = "the layer can only be told through the environment")]
+    unsafe {
+        std::env::set_var("NODEVICE_SELECT", "1");
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -130,10 +136,15 @@ pub fn main() -> ExitCode {
 
 fn start_log(verbose: u8, format: LogFormat) {
     let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
-    let filter = EnvFilter::try_from_env("WOOTZ_LOG").unwrap_or_else(|_| EnvFilter::new(format!("wootz={level},warn")));
+    let filter = EnvFilter::try_from_env("WOOTZ_LOG")
+        .unwrap_or_else(|_| EnvFilter::new(format!("wootz={level},warn")));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).without_time().with_target(false).init(),
+        LogFormat::Text => builder
+            .with_ansi(std::io::stderr().is_terminal())
+            .without_time()
+            .with_target(false)
+            .init(),
         LogFormat::Json => builder.json().init(),
     }
 }

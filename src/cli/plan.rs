@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 
 use super::session::Session;
 use super::{CliError, ConfigArgs};
+use crate::device::Device;
 use crate::layers::batch_shape;
-use crate::ops::Target;
 use crate::plan::report;
 use crate::train::compile::Compiled;
 use crate::train::optimizer;
@@ -25,8 +25,8 @@ pub struct PlanArgs {
     /// One JSON document instead of tables.
     #[arg(long)]
     json: bool,
-    /// The largest batch whose memory fits in this many bytes (k, M, G and KiB, MiB, GiB are
-    /// understood).
+    /// The largest batch whose memory fits in this many bytes (k, M, G, T and KiB, MiB, GiB,
+    /// TiB are understood).
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     max_batch: Option<u64>,
     /// Draw the learning rate over the run.
@@ -40,11 +40,11 @@ pub fn run(args: PlanArgs) -> Result<u8, CliError> {
     let device = session.device()?;
     let target = device.target();
     if let Some(ceiling) = args.max_batch {
-        return max_batch(&session, &target, ceiling, args.json);
+        return max_batch(&session, &device, ceiling, args.json);
     }
     let compiled = session.compile(&target)?;
     let eval_only = session.compile_sizes(&target, Vec::new(), session.eval_sizes())?;
-    let staging = device.staging_bytes(&compiled.plan);
+    let staging = [&compiled, &eval_only].map(|compiled| device.staging_bytes(&compiled.plan));
     if args.json {
         super::print(&document(&session, &compiled, &eval_only, staging).to_string());
         return Ok(0);
@@ -52,24 +52,40 @@ pub fn run(args: PlanArgs) -> Result<u8, CliError> {
     super::print(&format!("device      {}", device.describe()));
     layer_table(&compiled);
     program_table(&compiled);
-    memory_table("train", &compiled, staging);
-    memory_table("eval", &eval_only, staging);
-    decay_list(&compiled);
+    memory_table("train", &compiled, staging[0]);
+    memory_table("eval", &eval_only, staging[1]);
+    decay_list(&session, &compiled);
     if args.schedule {
         draw_schedule(&session);
     }
     Ok(0)
 }
 
-fn max_batch(session: &Session, target: &Target, ceiling: u64, as_json: bool) -> Result<u8, CliError> {
+fn max_batch(
+    session: &Session,
+    device: &Device,
+    ceiling: u64,
+    as_json: bool,
+) -> Result<u8, CliError> {
+    let target = device.target();
     let found = report::largest_batch(ceiling, |batch| {
-        let compiled = session.compile_sizes(target, vec![batch], vec![batch])?;
-        Ok::<u64, CliError>(report::total_bytes(&compiled.plan))
+        let compiled = session.compile_sizes(&target, vec![batch], vec![batch])?;
+        Ok::<u64, CliError>(
+            report::total_bytes(&compiled.plan) + device.staging_bytes(&compiled.plan),
+        )
     })?;
     match found {
-        Some(batch) if as_json => super::print(&json!({"max_batch": batch, "bytes": ceiling}).to_string()),
-        Some(batch) => super::print(&format!("batch_size {batch} is the largest that fits in {ceiling} bytes")),
-        None => return Err(CliError::Usage(format!("not even a batch of 1 fits in {ceiling} bytes"))),
+        Some(batch) if as_json => {
+            super::print(&json!({"max_batch": batch, "bytes": ceiling}).to_string())
+        }
+        Some(batch) => {
+            super::print(&format!("batch_size {batch} is the largest that fits in {ceiling} bytes"))
+        }
+        None => {
+            return Err(CliError::Usage(format!(
+                "not even the smallest batch fits in {ceiling} bytes"
+            )));
+        }
     }
     Ok(0)
 }
@@ -86,7 +102,12 @@ fn programs(compiled: &Compiled) -> Vec<(String, usize)> {
     all
 }
 
-fn document(session: &Session, compiled: &Compiled, eval_only: &Compiled, staging: u64) -> Json {
+fn document(
+    session: &Session,
+    compiled: &Compiled,
+    eval_only: &Compiled,
+    staging: [u64; 2],
+) -> Json {
     let target = &compiled.plan.target;
     let layers: Vec<Json> = (compiled.rows.iter())
         .map(|row| json!({"name": row.name, "layer": row.word, "output": row.output.dims(), "parameters": row.parameters, "trainable": row.trainable, "flops": row.flops}))
@@ -105,8 +126,10 @@ fn document(session: &Session, compiled: &Compiled, eval_only: &Compiled, stagin
         "layers": layers,
         "programs": programs,
         "memory": {
-            "train": report::memory(&compiled.plan), "eval": report::memory(&eval_only.plan), "staging": staging,
-            "train_total": report::total_bytes(&compiled.plan) + staging,
+            "train": report::memory(&compiled.plan), "eval": report::memory(&eval_only.plan),
+            "train_staging": staging[0], "eval_staging": staging[1],
+            "train_total": report::total_bytes(&compiled.plan) + staging[0],
+            "eval_total": report::total_bytes(&eval_only.plan) + staging[1],
         },
     })
 }
@@ -139,17 +162,27 @@ fn program_table(compiled: &Compiled) {
 
 fn memory_table(name: &str, compiled: &Compiled, staging: u64) {
     let mut rows = vec![[format!("memory, {name}"), "bytes".to_owned()]];
-    rows.extend(report::memory(&compiled.plan).into_iter().map(|page| [page.kind, grouped(page.bytes)]));
+    rows.extend(
+        report::memory(&compiled.plan).into_iter().map(|page| [page.kind, grouped(page.bytes)]),
+    );
     rows.push(["staging".into(), grouped(staging)]);
     rows.push(["total".into(), grouped(report::total_bytes(&compiled.plan) + staging)]);
     table(&rows);
     super::print("");
 }
 
-fn decay_list(compiled: &Compiled) {
-    let count = compiled.params.params.iter().filter(|p| p.spec.decay).count();
+/// Which parameters the optimizer decays.
+fn decay_list(session: &Session, compiled: &Compiled) {
+    let (rule, decay_all) = optimizer::rule(&session.config().optimizer);
     let all = compiled.params.params.len();
-    super::print(&format!("weight decay by default on {count} of {all} parameters (matrices, kernels, embeddings)"));
+    let count = compiled.params.params.iter().filter(|p| p.spec.decay || decay_all).count();
+    super::print(&match (rule.decays(), decay_all) {
+        (false, _) => "no weight decay".to_owned(),
+        (true, true) => format!("weight decay on all {all} parameters"),
+        (true, false) => {
+            format!("weight decay on {count} of {all} parameters (matrices, kernels, embeddings)")
+        }
+    });
 }
 
 /// The learning rate as a plot of characters.
@@ -159,7 +192,9 @@ fn draw_schedule(session: &Session) {
     let total = session.total_steps();
     let config = session.config();
     let base = optimizer::base_rate(&config.optimizer);
-    let at = |column: u64| schedule::rate(&config.schedule, base, 1 + column * (total - 1) / (WIDTH - 1), total);
+    let at = |column: u64| {
+        schedule::rate(&config.schedule, base, 1 + column * (total - 1) / (WIDTH - 1), total)
+    };
     let rates: Vec<f64> = (0..WIDTH).map(at).collect();
     let top = rates.iter().copied().fold(0.0, f64::max);
     for line in (1..=HEIGHT).rev() {
@@ -173,13 +208,19 @@ fn draw_schedule(session: &Session) {
 
 /// Prints rows with aligned columns; all but the first two columns of text are right-aligned.
 fn table<const N: usize>(rows: &[[String; N]]) {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in rows {
         let cells: Vec<String> = (0..N)
             .map(|i| {
-                let numeric = i > 0 && rows[1..].iter().all(|r| r[i].starts_with(|c: char| c.is_ascii_digit()));
-                if numeric { format!("{:>1$}", row[i], widths[i]) } else { format!("{:<1$}", row[i], widths[i]) }
+                let numeric = i > 0
+                    && rows[1..].iter().all(|r| r[i].starts_with(|c: char| c.is_ascii_digit()));
+                if numeric {
+                    format!("{:>1$}", row[i], widths[i])
+                } else {
+                    format!("{:<1$}", row[i], widths[i])
+                }
             })
             .collect();
         super::print(cells.join("  ").trim_end());
@@ -210,6 +251,8 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         "KiB" => 1024.0,
         "MiB" => 1024.0 * 1024.0,
         "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "T" | "TB" => 1e12,
+        "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
         other => return Err(format!("`{other}` is no unit of bytes")),
     };
     let number: f64 = number.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;

@@ -11,6 +11,7 @@ use super::session::set_sizes;
 use crate::data::{Dataset, Task};
 use crate::device::{Globals, Run};
 use crate::ops::philox;
+use crate::plan::Slot;
 
 /// What to answer.
 #[derive(Debug, Args)]
@@ -55,10 +56,17 @@ fn answer_set(args: &PredictArgs) -> Result<u8, CliError> {
     while done < set.len() {
         let ids: Vec<usize> = (done..set.len().min(done + size)).collect();
         set.fill(&ids, &mut buffers)?;
-        let output = trained.outputs(ids.len(), buffers.inputs())?;
-        let each = output.len() / ids.len();
-        for (id, values) in ids.iter().zip(output.chunks_exact(each)) {
-            super::print(&answer(&set, *id, values).to_string());
+        let outputs = trained.outputs(ids.len(), buffers.inputs())?;
+        for (place, id) in ids.iter().enumerate() {
+            let sample = |output: &'_ Vec<f32>| {
+                let each = output.len() / ids.len();
+                output[place * each..(place + 1) * each].to_vec()
+            };
+            let mut document = answer(&set, *id, &sample(&outputs[0]));
+            for ((name, _), output) in trained.session.model.outputs.iter().zip(&outputs).skip(1) {
+                document["outputs"][name] = json!(sample(output));
+            }
+            super::print(&document.to_string());
         }
         done += ids.len();
     }
@@ -79,21 +87,28 @@ fn answer(set: &Dataset, id: usize, output: &[f32]) -> Json {
 
 /// The largest logit's index and its softmax.
 fn likeliest(logits: &[f32]) -> (usize, f64) {
-    let top = logits.iter().copied().enumerate().fold((0, f32::MIN), |best, (i, v)| if v > best.1 { (i, v) } else { best });
+    let top = logits
+        .iter()
+        .copied()
+        .enumerate()
+        .fold((0, f32::MIN), |best, (i, v)| if v > best.1 { (i, v) } else { best });
     let total: f64 = logits.iter().map(|v| f64::from(v - top.1).exp()).sum();
     (top.0, 1.0 / total)
 }
 
 impl Trained {
-    /// The model's output for one batch, row-major.
-    fn outputs(&mut self, size: usize, inputs: Vec<&[u8]>) -> Result<Vec<f32>, CliError> {
+    /// The model's outputs for one batch, row-major.
+    fn outputs(&mut self, size: usize, inputs: Vec<&[u8]>) -> Result<Vec<Vec<f32>>, CliError> {
         let at = self.compiled.eval_sizes.iter().position(|s| *s == size).unwrap_or(0);
         let program = self.compiled.plan.roles.eval[at];
         self.executor.submit(&[Run { program, inputs, globals: Globals::default() }], 0)?;
         self.executor.reports(true)?;
-        let (slot, _) = self.compiled.plan.programs[program].outputs[0];
-        let bytes = self.executor.read(slot)?;
-        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+        let slots: Vec<Slot> =
+            self.compiled.plan.programs[program].outputs.iter().map(|(slot, _)| *slot).collect();
+        slots
+            .into_iter()
+            .map(|slot| Ok(bytemuck::pod_collect_to_vec(&self.executor.read(slot)?)))
+            .collect()
     }
 }
 
@@ -116,7 +131,8 @@ fn continue_text(args: &PredictArgs, prompt: &str) -> Result<u8, CliError> {
         let mut ids = window.to_vec();
         ids.resize(context, 0);
         let target = vec![0_i32; context];
-        let logits = trained.outputs(1, vec![bytemuck::cast_slice(&ids), bytemuck::cast_slice(&target)])?;
+        let logits = &trained
+            .outputs(1, vec![bytemuck::cast_slice(&ids), bytemuck::cast_slice(&target)])?[0];
         let classes = logits.len() / context;
         let last = &logits[(window.len() - 1) * classes..window.len() * classes];
         let token = choose(last, args.temperature, args.seed, draw as u32);
@@ -135,7 +151,8 @@ fn choose(logits: &[f32], temperature: f64, seed: u64, draw: u32) -> usize {
     if temperature <= 0.0 {
         return top;
     }
-    let weights: Vec<f64> = logits.iter().map(|v| (f64::from(v - logits[top]) / temperature).exp()).collect();
+    let weights: Vec<f64> =
+        logits.iter().map(|v| (f64::from(v - logits[top]) / temperature).exp()).collect();
     let word = philox::block([draw, 0, 0, 0], [seed as u32, (seed >> 32) as u32])[0];
     let mut left = f64::from(word) / 4_294_967_296.0 * weights.iter().sum::<f64>();
     for (token, weight) in weights.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::config::load::{Loaded, load_with};
 use crate::config::node::Node;
 use crate::config::overrides::Override;
 use crate::config::source::{FileId, Span};
-use crate::config::types::{Config, Precision};
+use crate::config::types::Config;
 use crate::data::{Batches, Dataset, Splits};
 use crate::device::{self, Device};
 use crate::layers::Model;
@@ -83,7 +83,10 @@ impl Session {
     /// # Errors
     /// When there is none.
     pub fn device(&self) -> Result<Device, CliError> {
-        Ok(device::open(&self.config().device.to_string(), self.config().train.threads.unwrap_or(0))?)
+        Ok(device::open(
+            &self.config().device.to_string(),
+            self.config().train.threads.unwrap_or(0),
+        )?)
     }
 
     /// Plans training and evaluation.
@@ -98,17 +101,24 @@ impl Session {
     ///
     /// # Errors
     /// When a layer does not fit.
-    pub fn compile_sizes(&self, target: &Target, train_sizes: Vec<usize>, eval_sizes: Vec<usize>) -> Result<Compiled, CliError> {
+    pub fn compile_sizes(
+        &self,
+        target: &Target,
+        train_sizes: Vec<usize>,
+        eval_sizes: Vec<usize>,
+    ) -> Result<Compiled, CliError> {
         let spec = Spec {
             config: self.config(),
             model: &self.model,
             loss_span: self.span("loss"),
             inputs: self.data.train.inputs().to_vec(),
             target: self.data.train.target().clone(),
+            classes: self.data.train.classes(),
             train_sizes,
             eval_sizes,
         };
-        compile(&spec, target).map_err(|error| rendered(&error.diagnostics(self.span("model")), &self.loaded))
+        compile(&spec, target)
+            .map_err(|error| rendered(&error.diagnostics(self.span("model")), &self.loaded))
     }
 
     /// Batch sizes that occur when the held-out sets are evaluated in batches of the training
@@ -139,7 +149,9 @@ impl Session {
             SetName::Valid => self.data.valid.as_ref(),
             SetName::Test => self.data.test.as_ref(),
         };
-        found.cloned().ok_or_else(|| CliError::Usage(format!("the configuration has no `data.{}`", name.word())))
+        found.cloned().ok_or_else(|| {
+            CliError::Usage(format!("the configuration has no `data.{}`", name.word()))
+        })
     }
 }
 
@@ -183,10 +195,9 @@ pub fn load(path: &Path, sets: &[String], device: Option<&str>) -> Result<Loaded
     let mut overrides: Vec<Override> = sets.iter().map(Override::new).collect();
     overrides.extend(device.map(|device| Override::new(format!("device={device}"))));
     let variables = |name: &str| std::env::var(name).ok();
-    let (loaded, _) = load_with(path, &overrides, &variables, |node, cx| Model::decode(node, UNKNOWN_CLASSES, cx))?;
-    if loaded.config.precision == Precision::Mixed {
-        return Err(CliError::Usage("`precision: mixed` is not supported in this version; `f32` is".into()));
-    }
+    let (loaded, _) = load_with(path, &overrides, &variables, |node, cx| {
+        Model::decode(node, UNKNOWN_CLASSES, cx)
+    })?;
     Ok(loaded)
 }
 

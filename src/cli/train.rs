@@ -31,7 +31,7 @@ pub struct TrainArgs {
     config: ConfigArgs,
     /// Stop after this many steps in all, as if interrupted: the schedule is that of the whole
     /// run.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
     /// The run's folder. Without it: the run's name in `checkpoint.dir`.
     #[arg(long, value_name = "DIR")]
@@ -63,12 +63,22 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         Some(path) => Some(find(path.as_deref(), &session, &name, args.run_dir.as_deref())?),
         None => None,
     };
+    if let Some(path) =
+        args.run_dir.as_deref().filter(|path| resumed.is_none() && run_dir::holds_run(path))
+    {
+        return Err(usage_if_taken(run_dir::taken(path)));
+    }
     let device = session.device()?;
     let compiled = session.compile(&device.target())?;
     let options = Options { fault: args.inject_fault, ..Options::default() };
     let mut executor = device.prepare_with(&compiled.plan, options)?;
     let info = executor.info().clone();
-    super::eprint(&format!("{name}: {} parameters on {} ({})", compiled.params.parameter_count(), info.name, info.backend));
+    super::eprint(&format!(
+        "{name}: {} parameters on {} ({})",
+        compiled.params.parameter_count(),
+        info.name,
+        info.backend
+    ));
     let (folder, state) = match resumed {
         Some(resumed) => resume(&session, &compiled, executor.as_mut(), resumed)?,
         None => start(&session, &compiled, executor.as_mut(), &args, &name)?,
@@ -76,7 +86,11 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
     let total = session.total_steps();
     let last = args.steps.map_or(total, |steps| steps.min(total));
     if state.step >= last {
-        super::eprint(&format!("{}: step {} of {last} is done already; raise `train.epochs` or `train.steps` to go on", folder.path().display(), state.step));
+        super::eprint(&format!(
+            "{}: step {} of {last} is done already; raise `train.epochs` or `train.steps` to go on",
+            folder.path().display(),
+            state.step
+        ));
     }
     let shown = folder.path().to_owned();
     let trainer = Trainer {
@@ -88,7 +102,8 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         batches: session.batches(),
         folder: Some(folder),
         progress: Progress::new(last, state.step, false),
-        signals: Signals::watch().map_err(|e| CliError::Usage(format!("cannot watch for signals: {e}")))?,
+        signals: Signals::watch()
+            .map_err(|e| CliError::Usage(format!("cannot watch for signals: {e}")))?,
         state,
         last_step: last,
         total_steps: total,
@@ -104,8 +119,17 @@ fn run_name(session: &Session, path: &Path) -> String {
 }
 
 /// Begins a new run in a folder of its own.
-fn start(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, args: &TrainArgs, name: &str) -> Result<(RunDir, State), CliError> {
-    let path = args.run_dir.clone().unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
+fn start(
+    session: &Session,
+    compiled: &Compiled,
+    executor: &mut dyn Executor,
+    args: &TrainArgs,
+    name: &str,
+) -> Result<(RunDir, State), CliError> {
+    let path = args
+        .run_dir
+        .clone()
+        .unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
     let files = session.loaded.sources.files().map(|(path, content)| FileHash {
         path: path.display().to_string(),
         sha256: Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect(),
@@ -128,7 +152,9 @@ fn start(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, ar
 /// A folder that holds a run is a matter of the command line, not of the disk.
 fn usage_if_taken(error: CheckpointError) -> CliError {
     match error {
-        CheckpointError::Mismatch { path, reason } => CliError::Usage(format!("{}: {reason}", path.display())),
+        CheckpointError::Mismatch { path, reason } => {
+            CliError::Usage(format!("{}: {reason}", path.display()))
+        }
         other => CliError::File(other),
     }
 }
@@ -139,15 +165,24 @@ fn resolved(session: &Session) -> String {
 }
 
 /// Finds the run and the checkpoint to continue from, passing over damaged ones aloud.
-fn find(path: Option<&Path>, session: &Session, name: &str, run_dir: Option<&Path>) -> Result<Resumed, CliError> {
+fn find(
+    path: Option<&Path>,
+    session: &Session,
+    name: &str,
+    run_dir: Option<&Path>,
+) -> Result<Resumed, CliError> {
     let dir = &session.config().checkpoint.dir;
     let path = match (path, run_dir) {
         (Some(path), _) | (None, Some(path)) => path.to_owned(),
-        (None, None) => run_dir::newest(dir, name)
-            .ok_or_else(|| CliError::Usage(format!("there is no run `{name}` in {} to resume", dir.display())))?,
+        (None, None) => run_dir::newest(dir, name).ok_or_else(|| {
+            CliError::Usage(format!("there is no run `{name}` in {} to resume", dir.display()))
+        })?,
     };
     if !path.exists() {
-        return Err(CliError::Usage(format!("{}: there is no such run or checkpoint", path.display())));
+        return Err(CliError::Usage(format!(
+            "{}: there is no such run or checkpoint",
+            path.display()
+        )));
     }
     if checkpoint::step_of(&path).is_some() {
         let snapshot = checkpoint::load(&path)?;
@@ -165,12 +200,20 @@ fn find(path: Option<&Path>, session: &Session, name: &str, run_dir: Option<&Pat
 }
 
 /// Restores a run; refuses what would make it another one.
-fn resume(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, resumed: Resumed) -> Result<(RunDir, State), CliError> {
+fn resume(
+    session: &Session,
+    compiled: &Compiled,
+    executor: &mut dyn Executor,
+    resumed: Resumed,
+) -> Result<(RunDir, State), CliError> {
     let Resumed { folder, checkpoint } = resumed;
     let differences = super::differences::between(&RunDir::config(&folder)?, &resolved(session));
     if !differences.is_empty() {
         let list = differences.join("\n  ");
-        return Err(CliError::Usage(format!("{} was started with another configuration:\n  {list}\nresume with the same values, or start a new run", folder.display())));
+        return Err(CliError::Usage(format!(
+            "{} was started with another configuration:\n  {list}\nresume with the same values, or start a new run",
+            folder.display()
+        )));
     }
     let Some((from, snapshot)) = checkpoint else {
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
@@ -181,7 +224,11 @@ fn resume(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, r
     let state = snapshot.state.clone();
     let samples = session.data.train.len() as u64;
     if state.samples != samples {
-        return Err(CliError::Usage(format!("{} was trained on {} samples; the data now holds {samples}", folder.display(), state.samples)));
+        return Err(CliError::Usage(format!(
+            "{} was trained on {} samples; the data now holds {samples}",
+            folder.display(),
+            state.samples
+        )));
     }
     model_io::restore(executor, compiled, &snapshot, true)?;
     let start = Start::new(state.step + 1, executor.info());
@@ -199,7 +246,8 @@ fn show(outcome: &Outcome, folder: &Path, info: &DeviceInfo, as_json: bool) {
         });
         return super::print(&document.to_string());
     }
-    let words: Vec<String> = outcome.metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+    let words: Vec<String> =
+        outcome.metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
     let why = match (outcome.stopped, outcome.early) {
         (Some(_), _) => "interrupted at",
         (None, true) => "stopped early at",

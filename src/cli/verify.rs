@@ -1,7 +1,7 @@
 //! `verify`: runs the first step of a model on a device and holds every op's result against the CPU
 //! in double precision.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use clap::Args;
 use serde_json::json;
@@ -60,24 +60,44 @@ pub fn run(args: VerifyArgs) -> Result<u8, CliError> {
             return Err(CliError::Differs(format!("{name}: repeat {repeat} gave other bits")));
         }
     }
-    let failed: Vec<&String> = judge.worst.iter().filter(|(_, w)| w.error > TOLERANCE).map(|(layer, _)| layer).collect();
+    let failed: Vec<&String> =
+        judge.worst.iter().filter(|(_, w)| w.error > TOLERANCE).map(|(layer, _)| layer).collect();
     if args.json {
-        let layers: Vec<_> = judge.worst.iter().map(|(layer, w)| json!({"layer": layer, "op": w.op, "error": w.error})).collect();
+        let layers: Vec<_> = judge
+            .worst
+            .iter()
+            .map(|(layer, w)| json!({"layer": layer, "op": w.op, "error": w.error}))
+            .collect();
         super::print(&json!({"device": name, "repeats": args.repeats, "tolerance": TOLERANCE, "layers": layers, "ok": failed.is_empty()}).to_string());
     } else {
         for (layer, w) in &judge.worst {
-            super::print(&format!("{:<32} {:<16} largest relative error {:.2e}", layer, w.op, w.error));
+            super::print(&format!(
+                "{:<32} {:<18} largest relative error {:.2e}",
+                layer, w.op, w.error
+            ));
         }
     }
     if let Some(layer) = failed.first() {
-        return Err(CliError::Differs(format!("{name} is wrong in {} layers, first `{layer}`", failed.len())));
+        return Err(CliError::Differs(format!(
+            "{name} is wrong in {} layers, first `{layer}`",
+            failed.len()
+        )));
     }
-    super::eprint(&format!("{name}: {} results agree with double precision within {TOLERANCE:.0e}, {} repeats to the bit", first.len(), args.repeats));
+    super::eprint(&format!(
+        "{name}: {} results agree with double precision within {TOLERANCE:.0e}, {} repeats to the bit",
+        first.len(),
+        args.repeats
+    ));
     Ok(0)
 }
 
 /// Every result of the first micro-batch, from the first weights.
-fn first_results(session: &Session, compiled: &Compiled, executor: &mut dyn Executor, mut judge: Option<&mut Judge>) -> Result<Results, CliError> {
+fn first_results(
+    session: &Session,
+    compiled: &Compiled,
+    executor: &mut dyn Executor,
+    mut judge: Option<&mut Judge>,
+) -> Result<Results, CliError> {
     let seed = session.config().seed;
     model_io::initialise(executor, compiled, seed)?;
     let program = compiled.plan.roles.train[0];
@@ -86,19 +106,23 @@ fn first_results(session: &Session, compiled: &Compiled, executor: &mut dyn Exec
     let mut buffers = set.buffers(size);
     let ids: Vec<usize> = (0..size).collect();
     set.fill(&ids, &mut buffers)?;
-    let globals = Globals { step: 1, seed: [seed as u32, (seed >> 32) as u32], ..Globals::default() };
+    let globals =
+        Globals { step: 1, seed: [seed as u32, (seed >> 32) as u32], ..Globals::default() };
     if let Some(judge) = &mut judge {
         judge.start(compiled, executor, program, &buffers.inputs())?;
     }
     let steps = &compiled.plan.programs[program].steps;
     let mut results = Vec::new();
-    executor.inspect(&Run { program, inputs: buffers.inputs(), globals }, &mut |step, out, _, values| {
-        if let Some(judge) = &mut judge {
-            judge.result(&steps[step], out, values, &globals);
-        }
-        results.push(values.to_vec());
-        true
-    })?;
+    executor.inspect(
+        &Run { program, inputs: buffers.inputs(), globals },
+        &mut |step, out, _, values| {
+            if let Some(judge) = &mut judge {
+                judge.result(&steps[step], out, values, &globals);
+            }
+            results.push(values.to_vec());
+            true
+        },
+    )?;
     Ok(results)
 }
 
@@ -114,17 +138,24 @@ struct Judge {
     pages: HashMap<Page, Vec<u32>>,
     expected: Vec<Vec<f64>>,
     /// The largest error of each layer and pass.
-    worst: BTreeMap<String, Worst>,
+    worst: Vec<(String, Worst)>,
 }
 
 impl Judge {
-    fn start(&mut self, compiled: &Compiled, executor: &mut dyn Executor, program: usize, inputs: &[&[u8]]) -> Result<(), CliError> {
+    fn start(
+        &mut self,
+        compiled: &Compiled,
+        executor: &mut dyn Executor,
+        program: usize,
+        inputs: &[&[u8]],
+    ) -> Result<(), CliError> {
         for (page, bytes) in &compiled.plan.pages {
             let content = executor.read(Slot { page: *page, offset: 0, bytes: *bytes })?;
             self.pages.insert(*page, bytemuck::pod_collect_to_vec(&content));
         }
         for ((slot, _), bytes) in compiled.plan.programs[program].inputs.iter().zip(inputs) {
-            self.words(*slot)[..bytes.len() / 4].copy_from_slice(&bytemuck::pod_collect_to_vec::<u8, u32>(bytes));
+            self.words(*slot)[..bytes.len() / 4]
+                .copy_from_slice(&bytemuck::pod_collect_to_vec::<u8, u32>(bytes));
         }
         Ok(())
     }
@@ -143,10 +174,13 @@ impl Judge {
         let found = [values.to_vec()];
         let error = difference(&found, &self.expected[out..=out]);
         let pass = if step.backward { " (backward)" } else { "" };
-        let layer = if step.scope.is_empty() { "step".to_owned() } else { format!("{}{pass}", step.scope) };
-        let entry = self.worst.entry(layer).or_default();
-        if entry.op.is_empty() || error > entry.error {
-            *entry = Worst { error, op: step.op.name() };
+        let layer =
+            if step.scope.is_empty() { "step".to_owned() } else { format!("{}{pass}", step.scope) };
+        let new = Worst { error, op: step.op.name() };
+        match self.worst.iter_mut().find(|(known, _)| *known == layer) {
+            Some((_, old)) if error > old.error => *old = new,
+            Some(_) => {}
+            None => self.worst.push((layer, new)),
         }
         let slot = step.outs[out];
         self.words(slot)[..values.len()].copy_from_slice(bytemuck::cast_slice(values));
@@ -157,13 +191,16 @@ impl Judge {
             .map(|(slot, ty)| {
                 let words = self.words(*slot);
                 match ty.dtype {
-                    DType::F32 => Tensor::F(words.iter().map(|w| f64::from(f32::from_bits(*w))).collect()),
+                    DType::F32 => {
+                        Tensor::F(words.iter().map(|w| f64::from(f32::from_bits(*w))).collect())
+                    }
                     DType::I32 => Tensor::I(bytemuck::cast_slice(words).to_vec()),
                 }
             })
             .collect();
         let operands: Vec<&Tensor<f64>> = operands.iter().collect();
-        let (ins, outs): (Vec<_>, Vec<_>) = (step.in_types.iter().collect(), step.out_types.iter().collect());
+        let (ins, outs): (Vec<_>, Vec<_>) =
+            (step.in_types.iter().collect(), step.out_types.iter().collect());
         run_op(step.op.as_ref(), &operands, &ins, &outs, globals)
     }
 }

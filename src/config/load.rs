@@ -147,7 +147,10 @@ impl Loader<'_> {
         let mut node = parse(&self.sources, file, &mut self.diagnostics)?;
         let before = self.diagnostics.len();
         substitute(&mut node, self.variables, &mut self.diagnostics);
-        self.holes |= self.diagnostics.len() > before;
+        if self.diagnostics.len() > before {
+            // What a path with a hole in it names would only be a second error.
+            return None;
+        }
         self.open.push(identity);
         self.include_sections(&mut node, is_root);
         let node = self.extend(node, path, is_root);

@@ -67,9 +67,9 @@ options! {
 options! {
     /// When the run is saved, and what is kept.
     pub struct Checkpoint {
-        /// Optimizer steps between checkpoints, beside those by epoch.
+        /// Optimizer steps between checkpoints. Without it: by epochs.
         every_steps: Option<usize> [1..],
-        /// Epochs between checkpoints.
+        /// Epochs between checkpoints, where `every_steps` is left out.
         every_epochs: usize [1..] = 1,
         /// How many of the latest are kept.
         keep_last: usize [1..] = 3,
@@ -83,7 +83,7 @@ options! {
 options! {
     /// Which checkpoint is the best.
     pub struct KeepBest {
-        /// What to compare: `valid/loss`, `valid/` and a metric, or `train/loss`.
+        /// What to compare: `valid/loss`, or `valid/` and a metric.
         metric: String = "valid/loss".to_owned(),
         /// Which way is better. Without it: `min` for a loss, `max` for accuracy.
         mode: Option<Mode>,
@@ -93,7 +93,7 @@ options! {
 options! {
     /// Ends the run when it no longer gets better.
     pub struct EarlyStop {
-        /// What to watch: `valid/loss`, `valid/` and a metric, or `train/loss`.
+        /// What to watch: `valid/loss`, or `valid/` and a metric.
         metric: String = "valid/loss".to_owned(),
         /// Which way is better. Without it: `min` for a loss, `max` for accuracy.
         mode: Option<Mode>,

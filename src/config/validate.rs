@@ -7,7 +7,7 @@ use super::node::Node;
 use super::optimizer::{Cosine, Linear, Sgd};
 use super::source::Span;
 use super::train::{Loss, Metric, Train};
-use super::types::Config;
+use super::types::{Config, Precision};
 
 /// Where a key stands; the section itself if the key is left to its default.
 fn at(node: &Node, key: &str) -> Span {
@@ -123,6 +123,12 @@ pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
 
 /// Rules over several sections.
 pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
+    if config.precision == Precision::Mixed {
+        let span = node.get("precision").map_or(node.span, |precision| precision.span);
+        cx.within("precision", |cx| {
+            _ = cx.error(span, "`mixed` is not supported in this version").help("use `f32`")
+        });
+    }
     loss_fits_targets(config, node, cx);
     metrics_fit_loss(config, node, cx);
     if let Some(best) = &config.checkpoint.keep_best {
@@ -176,12 +182,9 @@ fn metrics_fit_loss(config: &Config, node: &Node, cx: &mut Cx) {
 
 /// A metric that is compared must be one that the run computes.
 fn metric_exists(metric: &str, section: &[&str], config: &Config, node: &Node, cx: &mut Cx) {
-    let mut known = vec!["train/loss".to_owned()];
-    if config.data.valid.is_some() {
-        known.push("valid/loss".into());
-        known.extend(config.metrics.iter().map(|m| format!("valid/{}", m.word())));
-    }
-    if known.iter().any(|k| k == metric) {
+    let mut known = vec!["valid/loss".to_owned()];
+    known.extend(config.metrics.iter().map(|m| format!("valid/{}", m.word())));
+    if config.data.valid.is_some() && known.iter().any(|k| k == metric) {
         return;
     }
     let section_node = section.iter().try_fold(node, |node, key| node.get(key)).unwrap_or(node);
@@ -189,10 +192,12 @@ fn metric_exists(metric: &str, section: &[&str], config: &Config, node: &Node, c
     let path = section.join(".");
     let words = super::schema::alternatives(known.iter().map(String::as_str));
     cx.within(&format!("{path}.metric"), |cx| {
-        let error = cx.error(span, format!("the run does not compute `{metric}`"));
-        error.help(format!("it computes {words}"));
-        if metric.starts_with("valid/") && config.data.valid.is_none() {
-            error.note("there is no `data.valid`");
+        if config.data.valid.is_none() {
+            cx.error(span, format!("`{metric}` needs `data.valid`"))
+                .help("hold a share out: `valid: {split: 0.1}`");
+        } else {
+            cx.error(span, format!("the run does not compute `{metric}`"))
+                .help(format!("it computes {words}"));
         }
     });
 }

@@ -22,13 +22,16 @@ impl Augmenter {
     pub(super) fn apply(&self, image: &mut [f32], dims: &[usize], epoch: u64, sample: usize) {
         let [_, rows, cols] = *dims else { return };
         for (index, rule) in self.rules.iter().enumerate() {
-            let draws = philox::block([sample as u32, epoch as u32, STREAM, index as u32], self.key);
+            let draws =
+                philox::block([sample as u32, epoch as u32, STREAM, index as u32], self.key);
             match rule {
                 Augment::RandomCrop(crop) => {
                     let range = 2 * crop.padding as u32 + 1;
                     let down = (draws[0] % range) as isize - crop.padding as isize;
                     let right = (draws[1] % range) as isize - crop.padding as isize;
-                    image.chunks_exact_mut(rows * cols).for_each(|plane| moved(plane, rows, cols, down, right));
+                    image
+                        .chunks_exact_mut(rows * cols)
+                        .for_each(|plane| moved(plane, rows, cols, down, right));
                 }
                 Augment::HorizontalFlip(flip) => {
                     if f64::from(draws[0]) / 4_294_967_296.0 < flip.p {

@@ -204,7 +204,11 @@ impl Dataset {
     pub fn buffers(&self, n: usize) -> Buffers {
         let specs = self.content.inputs.iter().chain([&self.content.target]);
         let sizes: Vec<usize> = specs.map(|spec| spec.sample.bytes() as usize).collect();
-        Buffers { words: sizes.iter().map(|size| vec![0; size * n / 4]).collect(), sizes, filled: 0 }
+        Buffers {
+            words: sizes.iter().map(|size| vec![0; size * n / 4]).collect(),
+            sizes,
+            filled: 0,
+        }
     }
 
     /// Writes samples as they are into a batch: the model's inputs, then the target.
@@ -220,13 +224,20 @@ impl Dataset {
     ///
     /// # Errors
     /// When a sample cannot be read.
-    pub fn fill_epoch(&self, ids: &[usize], epoch: u64, buffers: &mut Buffers) -> Result<(), DataError> {
+    pub fn fill_epoch(
+        &self,
+        ids: &[usize],
+        epoch: u64,
+        buffers: &mut Buffers,
+    ) -> Result<(), DataError> {
         self.fill_in(ids, Some(epoch), buffers);
         Ok(())
     }
 
     fn fill_in(&self, ids: &[usize], epoch: Option<u64>, buffers: &mut Buffers) {
-        let [input, target] = &mut buffers.words[..] else { unreachable!("one input and one target") };
+        let [input, target] = &mut buffers.words[..] else {
+            unreachable!("one input and one target")
+        };
         let (input, target) = (input.as_mut_slice(), target.as_mut_slice());
         let wide = self.content.inputs[0].sample.shape.elements();
         let target_wide = self.content.target.sample.shape.elements();
@@ -258,7 +269,12 @@ impl Dataset {
                     }
                 }
                 if let (Some(augmenter), Some(epoch)) = (&self.augmenter, epoch) {
-                    augmenter.apply(bytemuck::cast_slice_mut(input), self.content.inputs[0].sample.shape.dims(), epoch, at);
+                    augmenter.apply(
+                        bytemuck::cast_slice_mut(input),
+                        self.content.inputs[0].sample.shape.dims(),
+                        epoch,
+                        at,
+                    );
                 }
                 target[0] = labels[at] as u32;
             }
@@ -269,7 +285,9 @@ impl Dataset {
                 match targets {
                     Targets::Classes(classes) => target[0] = classes[at] as u32,
                     Targets::Numbers(numbers) => {
-                        target.copy_from_slice(bytemuck::cast_slice(&numbers[at * wide..(at + 1) * wide]));
+                        target.copy_from_slice(bytemuck::cast_slice(
+                            &numbers[at * wide..(at + 1) * wide],
+                        ));
                     }
                 }
             }

@@ -88,7 +88,8 @@ fn fill_all(
     let mut spare: Vec<Buffers> = Vec::new();
     for step in steps {
         spare.extend(free.try_iter().flat_map(|batch| batch.micros).map(|micro| micro.buffers));
-        let batch = fill(set, batches, step, || spare.pop().unwrap_or_else(|| set.buffers(largest)));
+        let batch =
+            fill(set, batches, step, || spare.pop().unwrap_or_else(|| set.buffers(largest)));
         let failed = batch.is_err();
         if send.send(batch).is_err() || failed {
             return;
@@ -96,7 +97,12 @@ fn fill_all(
     }
 }
 
-fn fill(set: &Dataset, batches: &Batches, step: u64, mut room: impl FnMut() -> Buffers) -> Result<StepBatch, DataError> {
+fn fill(
+    set: &Dataset,
+    batches: &Batches,
+    step: u64,
+    mut room: impl FnMut() -> Buffers,
+) -> Result<StepBatch, DataError> {
     let epoch = batches.epoch_of(step);
     let mut micros = Vec::new();
     for ids in batches.micros(step) {

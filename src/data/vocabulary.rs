@@ -48,7 +48,11 @@ impl Vocabulary {
                 .chars()
                 .map(|c| {
                     let found = chars.binary_search(&c).map(|at| at as i32);
-                    found.map_err(|_| DataError::Unfit(format!("the character {c:?} does not occur in the training text")))
+                    found.map_err(|_| {
+                        DataError::Unfit(format!(
+                            "the character {c:?} does not occur in the training text"
+                        ))
+                    })
                 })
                 .collect(),
         }

@@ -27,7 +27,13 @@ pub struct Trial {
 
 /// The scalars that trials run under.
 pub fn globals() -> Globals {
-    Globals { step: 3, micro: 1, seed: [11, 7], hyper: [0.05, 0.6, 0.7, 0.1, 0.2, 0.3, 0.4, 0.5], ..Globals::default() }
+    Globals {
+        step: 3,
+        micro: 1,
+        seed: [11, 7],
+        hyper: [0.05, 0.6, 0.7, 0.1, 0.2, 0.3, 0.4, 0.5],
+        ..Globals::default()
+    }
 }
 
 impl Trial {
@@ -46,7 +52,11 @@ impl Trial {
         let mut outputs = (case.build)(&mut graph, &operands).map_err(|error| error.to_string())?;
         let results = outputs.len();
         let variables: Vec<usize> = (0..operands.len())
-            .filter(|i| case.differentiable && case.ins[*i].0.dtype == DType::F32 && !case.not_differentiated.contains(i))
+            .filter(|i| {
+                case.differentiable
+                    && case.ins[*i].0.dtype == DType::F32
+                    && !case.not_differentiated.contains(i)
+            })
             .collect();
         if !variables.is_empty() {
             let mut seeds = Vec::new();
@@ -93,7 +103,8 @@ impl Trial {
     /// What does not fit the target.
     pub fn plan(&self, target: &Target) -> Result<Plan, String> {
         let inputs: Vec<ValueId> = self.inputs.iter().map(|(value, _, _)| *value).collect();
-        plan::of_graph(&self.graph, &inputs, &self.outputs, target).map_err(|error| error.to_string())
+        plan::of_graph(&self.graph, &inputs, &self.outputs, target)
+            .map_err(|error| error.to_string())
     }
 
     /// All outputs as an executor of [`Trial::plan`] computes them. With `poison`, the arena holds
@@ -101,18 +112,31 @@ impl Trial {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn on(&self, executor: &mut dyn Executor, plan: &Plan, poison: bool) -> Result<Vec<Vec<f32>>, DeviceError> {
+    pub fn on(
+        &self,
+        executor: &mut dyn Executor,
+        plan: &Plan,
+        poison: bool,
+    ) -> Result<Vec<Vec<f32>>, DeviceError> {
         let bytes = executor.page_bytes(Page::Arena);
         if poison && bytes > 0 {
             let slot = plan::Slot { page: Page::Arena, offset: 0, bytes };
             executor.write(slot, &vec![0xff; bytes as usize])?;
         }
-        let inputs: Vec<Vec<u8>> = self.inputs.iter().map(|(_, _, value)| to_bytes(value)).collect();
-        let run = Run { program: 0, inputs: inputs.iter().map(Vec::as_slice).collect(), globals: globals() };
+        let inputs: Vec<Vec<u8>> =
+            self.inputs.iter().map(|(_, _, value)| to_bytes(value)).collect();
+        let run = Run {
+            program: 0,
+            inputs: inputs.iter().map(Vec::as_slice).collect(),
+            globals: globals(),
+        };
         executor.submit(&[run], 0)?;
         executor.reports(true)?;
         let slots: Vec<_> = plan.programs[0].outputs.iter().map(|(slot, _)| *slot).collect();
-        slots.into_iter().map(|slot| Ok(bytemuck::pod_collect_to_vec(&executor.read(slot)?))).collect()
+        slots
+            .into_iter()
+            .map(|slot| Ok(bytemuck::pod_collect_to_vec(&executor.read(slot)?)))
+            .collect()
     }
 
     /// Runs the plan for the CPU through its executor.
@@ -149,7 +173,12 @@ impl Trial {
                 let expected = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
                 let gradient = &at[self.results + place];
                 let found: f64 = gradient.iter().zip(along.f()).map(|(g, d)| g * d).sum();
-                let size: f64 = gradient.iter().zip(along.f()).map(|(g, d)| (g * d).powi(2)).sum::<f64>().sqrt();
+                let size: f64 = gradient
+                    .iter()
+                    .zip(along.f())
+                    .map(|(g, d)| (g * d).powi(2))
+                    .sum::<f64>()
+                    .sqrt();
                 let error = (found - expected).abs() / (size + expected.abs() + 1e-3);
                 worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
             }
@@ -160,7 +189,13 @@ impl Trial {
     /// Σ ⟨cotangent, result⟩.
     fn objective(&self, outputs: &[Vec<f64>]) -> f64 {
         (0..self.results)
-            .map(|i| outputs[i].iter().zip(self.inputs[self.operands + i].2.f()).map(|(y, c)| y * c).sum::<f64>())
+            .map(|i| {
+                outputs[i]
+                    .iter()
+                    .zip(self.inputs[self.operands + i].2.f())
+                    .map(|(y, c)| y * c)
+                    .sum::<f64>()
+            })
             .sum()
     }
 }

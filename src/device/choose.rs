@@ -55,7 +55,11 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::prepare`].
-    pub fn prepare_with(self, plan: &Plan, options: gpu::Options) -> Result<Box<dyn Executor>, DeviceError> {
+    pub fn prepare_with(
+        self,
+        plan: &Plan,
+        options: gpu::Options,
+    ) -> Result<Box<dyn Executor>, DeviceError> {
         match self {
             Device::Cpu(threads) => Ok(Box::new(CpuExecutor::new(plan.clone(), threads)?)),
             Device::Gpu(device) => Ok(Box::new(device.prepare(plan, options)?)),

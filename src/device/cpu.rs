@@ -28,7 +28,7 @@ impl CpuExecutor {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| {
             DeviceError::Unfit(format!("cannot start the worker threads: {error}"))
         })?;
-        let mut memory = Memory::new(&plan.pages);
+        let mut memory = Memory::new(&plan.pages)?;
         for (slot, value) in &plan.consts {
             memory.floats_mut(*slot).fill(*value);
         }
@@ -44,8 +44,21 @@ impl CpuExecutor {
     }
 }
 
-/// The processor as a device.
+/// Bytes of memory of this machine, where the system says so in /proc/meminfo.
+fn installed_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// The processor as a device; 0 threads mean one a core.
 pub fn info(threads: usize) -> DeviceInfo {
+    let threads = if threads == 0 {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    } else {
+        threads
+    };
     DeviceInfo {
         backend: "cpu".into(),
         name: format!("{} ({threads} threads)", std::env::consts::ARCH),
@@ -132,9 +145,28 @@ struct Word(std::cell::UnsafeCell<u32>);
 unsafe impl Sync for Word {}
 
 impl Memory {
-    fn new(pages: &[(Page, u64)]) -> Self {
-        let page = |bytes: u64| (0..bytes / 4).map(|_| Word(0.into())).collect();
-        Memory { pages: pages.iter().map(|(p, bytes)| (*p, page(*bytes))).collect() }
+    fn new(pages: &[(Page, u64)]) -> Result<Self, DeviceError> {
+        let wanted: u64 = pages.iter().map(|(_, bytes)| *bytes).sum();
+        let installed = installed_memory().unwrap_or(u64::MAX);
+        let refused = || {
+            DeviceError::Unfit(format!(
+                "the plan takes {wanted} bytes; this machine has {installed}: use a smaller batch or model"
+            ))
+        };
+        if wanted > installed {
+            return Err(refused());
+        }
+        let page = |bytes: u64| -> Result<Box<[Word]>, DeviceError> {
+            let mut words = Vec::new();
+            words.try_reserve_exact((bytes / 4) as usize).map_err(|_| refused())?;
+            words.extend((0..bytes / 4).map(|_| Word(0.into())));
+            Ok(words.into_boxed_slice())
+        };
+        let pages = pages
+            .iter()
+            .map(|(p, bytes)| Ok((*p, page(*bytes)?)))
+            .collect::<Result<_, DeviceError>>()?;
+        Ok(Memory { pages })
     }
 
     fn words(&self, slot: Slot) -> &[Word] {

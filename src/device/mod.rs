@@ -27,10 +27,8 @@ pub struct Globals {
     pub seed: [u32; 2],
     /// What the optimizer's host side computed for this step; its meaning is the optimizer's.
     pub hyper: [f32; 8],
-    /// Serial number of the submission, set by the executor for its canary.
-    pub serial: u32,
     /// Pads to a multiple of 16 bytes.
-    pub pad: [u32; 3],
+    pub pad: [u32; 4],
 }
 
 /// What a device is, for logs and run.json.

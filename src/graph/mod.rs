@@ -153,6 +153,12 @@ impl Graph {
     ) -> Result<Vec<ValueId>, ShapeError> {
         let types: Vec<&TensorType> = inputs.iter().map(|v| self.ty(*v)).collect();
         let outs = op.infer(&types).map_err(|message| ShapeError { op: op.name(), message })?;
+        if let Some(ty) = outs.iter().find(|ty| ty.shape.checked_elements().is_none()) {
+            return Err(ShapeError {
+                op: op.name(),
+                message: format!("{} is larger than any memory", ty.shape),
+            });
+        }
         let node = NodeId(self.nodes.len() as u32);
         let outputs: Vec<ValueId> = outs
             .into_iter()

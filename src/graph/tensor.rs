@@ -51,6 +51,12 @@ impl Shape {
         self.0.iter().product()
     }
 
+    /// Number of elements, if it is small enough to be thought of as memory: below 2⁴⁰.
+    pub fn checked_elements(&self) -> Option<usize> {
+        let product = self.0.iter().try_fold(1_usize, |n, d| n.checked_mul(*d))?;
+        (product < 1 << 40).then_some(product)
+    }
+
     /// Extent of the last axis (1 for a scalar).
     pub fn last(&self) -> usize {
         self.0.last().copied().unwrap_or(1)

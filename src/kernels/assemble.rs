@@ -31,7 +31,9 @@ pub fn assemble(kernel: &Kernel) -> Result<Assembled, AssembleError> {
     let fail = |reason: String| AssembleError { kernel: kernel.name().to_owned(), reason };
     let mut parts = Parts { kernel, done: Vec::new(), lines: Vec::new() };
     let text = match &kernel.source {
-        Source::File(stem) => super::file(stem).ok_or_else(|| fail(format!("there is no kernels/{stem}.wgsl")))?,
+        Source::File(stem) => {
+            super::file(stem).ok_or_else(|| fail(format!("there is no kernels/{stem}.wgsl")))?
+        }
         Source::Generated { text, .. } => text,
     };
     parts.add(kernel.name(), text).map_err(fail)?;
@@ -69,12 +71,15 @@ impl Parts<'_> {
             match replaced {
                 Some((_, text)) => self.add(&stem, text)?,
                 None => {
-                    let text = super::file(&stem).ok_or_else(|| format!("there is no kernels/{stem}.wgsl"))?;
+                    let text = super::file(&stem)
+                        .ok_or_else(|| format!("there is no kernels/{stem}.wgsl"))?;
                     self.add(&stem, text)?;
                 }
             }
         }
-        self.lines.extend(text.lines().enumerate().map(|(at, line)| (name.to_owned(), at + 1, line.to_owned())));
+        self.lines.extend(
+            text.lines().enumerate().map(|(at, line)| (name.to_owned(), at + 1, line.to_owned())),
+        );
         Ok(())
     }
 }
@@ -89,13 +94,18 @@ mod tests {
         let assembled = assemble(&kernel).expect("it exists");
         assert!(assembled.text.contains("const DEPTH: u32 = 8u;"));
         assert_eq!(assembled.text.matches("fn epilogue(").count(), 1);
-        let at = assembled.text.lines().position(|line| line.starts_with("const DEPTH")).expect("the line");
+        let at = assembled
+            .text
+            .lines()
+            .position(|line| line.starts_with("const DEPTH"))
+            .expect("the line");
         assert_eq!(assembled.origins[at].0, "matmul");
     }
 
     #[test]
     fn what_does_not_exist_is_named() {
-        let error = assemble(&Kernel::file("matmul", "matmul").with("DEEP", 8)).expect_err("no such constant");
+        let error = assemble(&Kernel::file("matmul", "matmul").with("DEEP", 8))
+            .expect_err("no such constant");
         assert!(error.to_string().contains("DEEP"), "{error}");
         let error = assemble(&Kernel::file("matmull", "matmul")).expect_err("no such file");
         assert!(error.to_string().contains("matmull"), "{error}");

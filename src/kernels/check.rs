@@ -55,7 +55,8 @@ pub fn check(assembled: &Assembled) -> Result<Checked, String> {
         .filter(|(_, g)| g.space == AddressSpace::WorkGroup)
         .map(|(_, g)| layouter[g.ty].size)
         .sum();
-    let threads = module.entry_points.iter().map(|e| e.workgroup_size.iter().product()).max().unwrap_or(0);
+    let threads =
+        module.entry_points.iter().map(|e| e.workgroup_size.iter().product()).max().unwrap_or(0);
     let checked = Checked { module, info, workgroup_bytes, threads };
     checked.fits(&GpuLimits::FLOOR)?;
     Ok(checked)
@@ -66,16 +67,29 @@ impl Checked {
         for entry in self.entries() {
             let storage = self.storage(entry).len();
             if storage > floor.storage_bindings as usize {
-                return Err(format!("`{entry}` uses {storage} storage buffers; every device has only {}", floor.storage_bindings));
+                return Err(format!(
+                    "`{entry}` uses {storage} storage buffers; every device has only {}",
+                    floor.storage_bindings
+                ));
             }
         }
         if self.workgroup_bytes > floor.workgroup_bytes {
-            return Err(format!("{} bytes of workgroup memory; every device has only {}", self.workgroup_bytes, floor.workgroup_bytes));
+            return Err(format!(
+                "{} bytes of workgroup memory; every device has only {}",
+                self.workgroup_bytes, floor.workgroup_bytes
+            ));
         }
         if self.threads > floor.workgroup_threads {
-            return Err(format!("{} threads; every device has only {}", self.threads, floor.workgroup_threads));
+            return Err(format!(
+                "{} threads; every device has only {}",
+                self.threads, floor.workgroup_threads
+            ));
         }
-        let storage = self.module.global_variables.iter().filter(|(_, g)| matches!(g.space, AddressSpace::Storage { .. }));
+        let storage = self
+            .module
+            .global_variables
+            .iter()
+            .filter(|(_, g)| matches!(g.space, AddressSpace::Storage { .. }));
         for (_, global) in storage {
             if !matches!(self.module.types[global.ty].inner, TypeInner::Array { .. }) {
                 return Err("a storage binding is no array".into());
@@ -104,7 +118,8 @@ impl Checked {
         let usage = self.info.get_entry_point(index);
         let globals = self.module.global_variables.iter();
         let used = globals.filter(|(handle, g)| wanted(&g.space) && !usage[*handle].is_empty());
-        let mut found: Vec<u32> = used.filter_map(|(_, g)| g.binding.as_ref().map(|b| b.binding)).collect();
+        let mut found: Vec<u32> =
+            used.filter_map(|(_, g)| g.binding.as_ref().map(|b| b.binding)).collect();
         found.sort_unstable();
         found
     }
@@ -115,13 +130,22 @@ impl Checked {
     /// Whatever a backend cannot express.
     pub fn translate(&self, entry: &str) -> Result<Translation, String> {
         let stage = naga::ShaderStage::Compute;
-        let msl_options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
-        let msl_pipeline = msl::PipelineOptions { entry_point: Some((stage, entry.to_owned())), ..Default::default() };
+        let msl_options = msl::Options {
+            lang_version: (2, 4),
+            fake_missing_bindings: true,
+            ..Default::default()
+        };
+        let msl_pipeline = msl::PipelineOptions {
+            entry_point: Some((stage, entry.to_owned())),
+            ..Default::default()
+        };
         let (msl, _) = msl::write_string(&self.module, &self.info, &msl_options, &msl_pipeline)
             .map_err(|error| format!("MSL: {error}"))?;
-        let spv_pipeline = spv::PipelineOptions { shader_stage: stage, entry_point: entry.to_owned() };
-        let spirv = spv::write_vec(&self.module, &self.info, &spv::Options::default(), Some(&spv_pipeline))
-            .map_err(|error| format!("SPIR-V: {error}"))?;
+        let spv_pipeline =
+            spv::PipelineOptions { shader_stage: stage, entry_point: entry.to_owned() };
+        let spirv =
+            spv::write_vec(&self.module, &self.info, &spv::Options::default(), Some(&spv_pipeline))
+                .map_err(|error| format!("SPIR-V: {error}"))?;
         let mut hlsl = String::new();
         let hlsl_options = hlsl::Options::default();
         let hlsl_pipeline = hlsl::PipelineOptions { entry_point: Some((stage, entry.to_owned())) };

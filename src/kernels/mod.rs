@@ -4,7 +4,7 @@
 mod assemble;
 mod check;
 
-pub use assemble::{Assembled, AssembleError, assemble};
+pub use assemble::{AssembleError, Assembled, assemble};
 pub use check::{Checked, Translation, check};
 
 macro_rules! files {

@@ -49,12 +49,20 @@ options! {
     pub struct Softmax {}
 }
 
-fn elementwise(cx: &mut LayerCx<'_>, x: ValueId, f: impl FnOnce(&mut Code, Reg) -> Reg) -> Result<ValueId, LayerError> {
+fn elementwise(
+    cx: &mut LayerCx<'_>,
+    x: ValueId,
+    f: impl FnOnce(&mut Code, Reg) -> Reg,
+) -> Result<ValueId, LayerError> {
     cx.float_dims(x)?;
     Ok(map::unary(cx.graph, x, f)?)
 }
 
 impl Layer for Relu {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         elementwise(cx, x, |code, x| {
             let zero = code.constant(0.0);
@@ -64,6 +72,10 @@ impl Layer for Relu {
 }
 
 impl Layer for Gelu {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         elementwise(cx, x, |code, x| {
             let inner = match self.approximate {
@@ -89,18 +101,30 @@ impl Layer for Gelu {
 }
 
 impl Layer for Tanh {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         elementwise(cx, x, |code, x| code.unary(Unary::Tanh, x))
     }
 }
 
 impl Layer for Sigmoid {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         elementwise(cx, x, |code, x| code.unary(Unary::Sigmoid, x))
     }
 }
 
 impl Layer for Silu {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         elementwise(cx, x, |code, x| {
             let gate = code.unary(Unary::Sigmoid, x);
@@ -110,6 +134,10 @@ impl Layer for Silu {
 }
 
 impl Layer for Softmax {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         if cx.float_dims(x)?.len() < 2 {
             return Err(LayerError("needs an input of [batch, …, classes]".into()));

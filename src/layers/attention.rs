@@ -31,14 +31,25 @@ impl Layer for MultiHeadAttention {
         let dims = cx.float_dims(x)?;
         let [batch, length, width] = dims[..] else {
             let got = batch_shape(cx.graph.shape(x));
-            return Err(LayerError(format!("needs an input of [batch, length, features], got {got}")));
+            return Err(LayerError(format!(
+                "needs an input of [batch, length, features], got {got}"
+            )));
         };
         if width % self.num_heads != 0 {
-            return Err(LayerError(format!("cannot split {width} features into {} heads", self.num_heads)));
+            return Err(LayerError(format!(
+                "cannot split {width} features into {} heads",
+                self.num_heads
+            )));
         }
         let xavier = (6.0 / (4 * width) as f64).sqrt() as f32;
         let fans = Fans { fan_in: width, fan_out: 3 * width };
-        let weight = cx.weight("in_proj_weight", [3 * width, width], fans, &self.init, Init::Uniform(xavier))?;
+        let weight = cx.weight(
+            "in_proj_weight",
+            [3 * width, width],
+            fans,
+            &self.init,
+            Init::Uniform(xavier),
+        )?;
         let rows = cx.graph.reshape(x, [batch * length, width])?;
         let mut qkv = matmul::matmul(cx.graph, rows, weight, false, true)?;
         if self.bias {
@@ -48,11 +59,13 @@ impl Layer for MultiHeadAttention {
         let qkv = cx.graph.reshape(qkv, [batch, length, 3 * width])?;
         let stream = cx.stream();
         let dropout = if cx.mode == Mode::Train { self.dropout as f32 } else { 0.0 };
-        let op = attention::Attention { heads: self.num_heads, causal: self.causal, dropout, stream };
+        let op =
+            attention::Attention { heads: self.num_heads, causal: self.causal, dropout, stream };
         let mixed = cx.graph.apply(std::sync::Arc::new(op), &[qkv])?[0];
         let mixed = cx.graph.reshape(mixed, [batch * length, width])?;
         let fans = Fans { fan_in: width, fan_out: width };
-        let weight = cx.weight("out_proj.weight", [width, width], fans, &self.init, torch_default(width))?;
+        let weight =
+            cx.weight("out_proj.weight", [width, width], fans, &self.init, torch_default(width))?;
         let mut y = matmul::matmul(cx.graph, mixed, weight, false, true)?;
         if self.bias {
             let bias = cx.param("out_proj.bias", [width], Init::Constant(0.0), false)?;

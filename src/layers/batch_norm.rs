@@ -24,11 +24,16 @@ impl Layer for BatchNorm {
         let dims = cx.float_dims(x)?;
         if dims.len() != 2 && dims.len() != 4 {
             let got = batch_shape(cx.graph.shape(x));
-            return Err(LayerError(format!("needs an input of [batch, channels] or [batch, channels, height, width], got {got}")));
+            return Err(LayerError(format!(
+                "needs an input of [batch, channels] or [batch, channels, height, width], got {got}"
+            )));
         }
         let count: usize = dims.iter().product::<usize>() / dims[1];
         if cx.mode == Mode::Train && count < 2 {
-            return Err(LayerError("needs more than one value per channel in training: the batch holds a single one".into()));
+            return Err(LayerError(
+                "needs more than one value per channel in training: the batch holds a single one"
+                    .into(),
+            ));
         }
         let channels = dims[1];
         let weight = cx.param("weight", [channels], Init::Constant(1.0), false)?;
@@ -36,7 +41,17 @@ impl Layer for BatchNorm {
         let mean = cx.state("running_mean", [channels], Init::Constant(0.0));
         let var = cx.state("running_var", [channels], Init::Constant(1.0));
         let training = cx.mode == Mode::Train;
-        let out = batch_norm::batch_norm(cx.graph, x, weight, bias, mean, var, self.eps as f32, self.momentum as f32, training)?;
+        let out = batch_norm::batch_norm(
+            cx.graph,
+            x,
+            weight,
+            bias,
+            mean,
+            var,
+            self.eps as f32,
+            self.momentum as f32,
+            training,
+        )?;
         cx.state_updates.extend(out.new_running.into_iter().flatten());
         Ok(out.y)
     }

@@ -29,7 +29,10 @@ impl Decode for Padding {
 
     fn schema() -> Schema {
         let same = Word { word: "same", docs: "As many as keep the size at stride 1.".into() };
-        Schema::Either(Box::new(PerAxis::<usize, 2>::schema()), Box::new(Schema::Choice(vec![same])))
+        Schema::Either(
+            Box::new(PerAxis::<usize, 2>::schema()),
+            Box::new(Schema::Choice(vec![same])),
+        )
     }
 
     fn to_json(&self) -> serde_json::Value {
@@ -87,7 +90,10 @@ impl Layer for Conv2d {
         let [_, channels, height, width] = cx.image_dims(x)?;
         for (what, count) in [("input", channels), ("output", self.out_channels)] {
             if count % self.groups != 0 {
-                return Err(LayerError(format!("cannot split {count} {what} channels into {} groups", self.groups)));
+                return Err(LayerError(format!(
+                    "cannot split {count} {what} channels into {} groups",
+                    self.groups
+                )));
             }
         }
         let [kh, kw] = self.kernel_size.0;
@@ -96,7 +102,12 @@ impl Layer for Conv2d {
         let fans = Fans { fan_in, fan_out: self.out_channels / self.groups * area };
         let shape = [self.out_channels, channels / self.groups, kh, kw];
         let weight = cx.weight("weight", shape, fans, &self.init, torch_default(fan_in))?;
-        let op = conv2d::Conv2d::new(self.stride.0, self.sides([height, width]), self.dilation.0, self.groups);
+        let op = conv2d::Conv2d::new(
+            self.stride.0,
+            self.sides([height, width]),
+            self.dilation.0,
+            self.groups,
+        );
         let y = cx.graph.op(op, &[x, weight])?;
         if !self.bias {
             return Ok(y);

@@ -78,26 +78,46 @@ impl LayerCx<'_> {
     ///
     /// # Errors
     /// When another layer has declared the same name, or a shared one has another shape.
-    pub fn param(&mut self, name: &str, shape: impl Into<Shape>, init: Init, decay: bool) -> Result<ValueId, LayerError> {
+    pub fn param(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        init: Init,
+        decay: bool,
+    ) -> Result<ValueId, LayerError> {
         let shape = shape.into();
+        if shape.checked_elements().is_none() {
+            return Err(LayerError(format!(
+                "needs a parameter `{name}` of {shape}, larger than any memory"
+            )));
+        }
         let full = format!("{}.{name}", self.owner);
         let shared = self.owner != self.path;
         if shared && !self.registry.param_index.contains_key(&full) {
             return Err(LayerError(format!("`{}` has no parameter `{name}` to share", self.owner)));
         }
         if !shared && !self.leaves.declared.insert(full.clone()) {
-            return Err(LayerError(format!("two layers declare the parameter `{full}`: give one of them another `name`")));
+            return Err(LayerError(format!(
+                "another layer has declared the parameter `{full}`: give one of them another `name`"
+            )));
         }
         let index = match self.registry.param_index.get(&full) {
             Some(index) => *index,
-            None => self.registry.declare(ParamSpec { name: full.clone(), shape: shape.clone(), init, decay }, self.trainable),
+            None => self.registry.declare(
+                ParamSpec { name: full.clone(), shape: shape.clone(), init, decay },
+                self.trainable,
+            ),
         };
         let known = &self.registry.params[index].shape;
         if known != &shape {
             return Err(LayerError(format!("needs `{full}` of shape {shape}, but it has {known}")));
         }
         let leaf = Leaf::Param(index);
-        Ok(*self.leaves.params.entry(full).or_insert_with(|| self.graph.leaf(leaf, TensorType::f32(shape))))
+        Ok(*self
+            .leaves
+            .params
+            .entry(full)
+            .or_insert_with(|| self.graph.leaf(leaf, TensorType::f32(shape))))
     }
 
     /// State that is kept with the model but not trained.
@@ -109,14 +129,25 @@ impl LayerCx<'_> {
             states.push(ParamSpec { name: full.clone(), shape: shape.clone(), init, decay: false });
             states.len() - 1
         });
-        *self.leaves.states.entry(full).or_insert_with(|| self.graph.leaf(Leaf::State(index), TensorType::f32(shape)))
+        *self
+            .leaves
+            .states
+            .entry(full)
+            .or_insert_with(|| self.graph.leaf(Leaf::State(index), TensorType::f32(shape)))
     }
 
     /// A weight whose first values are the config's choice, or else `default`.
     ///
     /// # Errors
     /// As [`LayerCx::param`].
-    pub fn weight(&mut self, name: &str, shape: impl Into<Shape>, fans: Fans, init: &Option<Initializer>, default: Init) -> Result<ValueId, LayerError> {
+    pub fn weight(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        fans: Fans,
+        init: &Option<Initializer>,
+        default: Init,
+    ) -> Result<ValueId, LayerError> {
         let init = init.as_ref().map_or(default, |init| init.resolve(fans));
         self.param(name, shape, init, true)
     }
@@ -146,7 +177,10 @@ impl LayerCx<'_> {
     pub fn image_dims(&self, value: ValueId) -> Result<[usize; 4], LayerError> {
         let dims = self.float_dims(value)?;
         dims.as_slice().try_into().map_err(|_| {
-            LayerError(format!("needs an input of [batch, channels, height, width], got {}", batch_shape(self.graph.shape(value))))
+            LayerError(format!(
+                "needs an input of [batch, channels, height, width], got {}",
+                batch_shape(self.graph.shape(value))
+            ))
         })
     }
 }

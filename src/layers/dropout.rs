@@ -15,6 +15,10 @@ options! {
 }
 
 impl Layer for Dropout {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         cx.float_dims(x)?;
         let stream = cx.stream();
@@ -25,7 +29,12 @@ impl Layer for Dropout {
     }
 }
 
-fn dropout(cx: &mut LayerCx<'_>, x: ValueId, p: f64, stream: u32) -> Result<ValueId, crate::graph::ShapeError> {
+fn dropout(
+    cx: &mut LayerCx<'_>,
+    x: ValueId,
+    p: f64,
+    stream: u32,
+) -> Result<ValueId, crate::graph::ShapeError> {
     map::unary(cx.graph, x, |code: &mut Code, x| {
         let draw = code.push(Instr::Random(stream));
         // u ≥ p keeps; written as u > p − ½ unit of the generator's 24 bits, since u is a multiple

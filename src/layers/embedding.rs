@@ -50,11 +50,15 @@ impl Layer for PositionalEmbedding {
         let dims = cx.float_dims(x)?;
         let [_, length, features] = dims[..] else {
             let got = batch_shape(cx.graph.shape(x));
-            return Err(LayerError(format!("needs an input of [batch, length, features], got {got}")));
+            return Err(LayerError(format!(
+                "needs an input of [batch, length, features], got {got}"
+            )));
         };
         let longest = self.max_length.unwrap_or(length);
         if longest != length {
-            return Err(LayerError(format!("`max_length` is {longest}, but its input has length {length}")));
+            return Err(LayerError(format!(
+                "`max_length` is {longest}, but its input has length {length}"
+            )));
         }
         let fans = Fans { fan_in: longest, fan_out: features };
         let weight = cx.weight("weight", [longest, features], fans, &self.init, STANDARD)?;

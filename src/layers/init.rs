@@ -80,11 +80,17 @@ impl Initializer {
             Initializer::Constant(c) => Init::Constant(c.value as f32),
             Initializer::Uniform(u) => Init::Uniform(u.bound as f32),
             Initializer::Normal(n) => Init::Normal { mean: n.mean as f32, std: n.std as f32 },
-            Initializer::TruncNormal(n) => Init::TruncNormal { mean: n.mean as f32, std: n.std as f32 },
+            Initializer::TruncNormal(n) => {
+                Init::TruncNormal { mean: n.mean as f32, std: n.std as f32 }
+            }
             Initializer::KaimingUniform(_) => Init::Uniform((6.0 / fan_in).sqrt() as f32),
-            Initializer::KaimingNormal(_) => Init::Normal { mean: 0.0, std: (2.0 / fan_in).sqrt() as f32 },
+            Initializer::KaimingNormal(_) => {
+                Init::Normal { mean: 0.0, std: (2.0 / fan_in).sqrt() as f32 }
+            }
             Initializer::XavierUniform(_) => Init::Uniform((6.0 / both).sqrt() as f32),
-            Initializer::XavierNormal(_) => Init::Normal { mean: 0.0, std: (2.0 / both).sqrt() as f32 },
+            Initializer::XavierNormal(_) => {
+                Init::Normal { mean: 0.0, std: (2.0 / both).sqrt() as f32 }
+            }
         }
     }
 }

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Entry, Layer, TABLE};
-use crate::config::decode::{Cx, Decode};
-use crate::config::macros::{choices, options};
+use crate::config::decode::{Bounded, Cx, Decode};
+use crate::config::macros::choices;
 use crate::config::nearest::nearest;
 use crate::config::node::{Key, Node, Value};
 use crate::config::reader::MapReader;
+use crate::config::schema::Range;
 use crate::config::source::Span;
 use crate::config::values::OneOrMany;
 
@@ -20,6 +21,9 @@ use crate::config::values::OneOrMany;
 pub struct Model {
     /// The layers in order.
     pub items: Vec<Item>,
+    /// Names of the layers that are the model's outputs; the loss is of the first. None where the
+    /// last layer is the only output.
+    pub outputs: Vec<(String, Span)>,
 }
 
 /// One item of a list of layers.
@@ -52,6 +56,8 @@ pub enum Kind {
     Residual(Vec<Item>, Shortcut),
     /// Branches over one input, merged.
     Parallel(Vec<Vec<Item>>, Merge),
+    /// The layers of `from:` as one.
+    Merge(Merge),
     /// The same layers several times, each time with parameters of their own.
     Repeat(usize, Vec<Item>),
     /// A block's layers.
@@ -80,16 +86,8 @@ choices! {
     }
 }
 
-options! {
-    /// A list of layers to be read later.
-    pub struct RepeatOptions {
-        /// How many times.
-        times: usize [1..],
-    }
-}
-
-/// Words of the language that hold other layers.
-const CONTAINERS: [&str; 3] = ["residual", "parallel", "repeat"];
+/// Words of the language that are no layers of their own: they hold others or bring them together.
+const CONTAINERS: [&str; 6] = ["residual", "parallel", "repeat", "add", "multiply", "concat"];
 /// The parameter that every model has: the number of classes or tokens in the data.
 const CLASSES: &str = "classes";
 /// Keys that every layer takes.
@@ -123,25 +121,43 @@ impl Model {
     /// Reads the `model` section; reports to `cx` and gives nothing where it has errors. `classes`
     /// is what `$classes` stands for: the number of classes or tokens in the data.
     pub fn decode(node: &Node, classes: usize, cx: &mut Cx) -> Option<Model> {
-            let mut map = MapReader::open(node, cx)?;
-            let blocks = map.entry("blocks").map(|(_, node)| node);
-            let layers = map.entry("layers");
-            if layers.is_none() {
-                cx.missing_key("layers", "a list of layers", node.span);
-            }
-            map.finish(cx);
-            let number = Value::Scalar { text: classes.to_string(), quoted: false };
-            let known = BTreeMap::from([(CLASSES.to_owned(), Node { value: number, span: node.span })]);
-            let mut scope = Scope { known, blocks: BTreeMap::new(), used: BTreeSet::new(), open: Vec::new() };
-            let mut reader = Reader { cx, scope: &mut scope };
-            if let Some(blocks) = blocks {
-                reader.read_blocks(blocks);
-            }
-            let layers = substitute(layers?.1, &reader.scope.known, reader.cx)?;
-            let items = reader.list("layers", &layers);
-            reader.report_unused();
-            items.map(|items| Model { items })
+        let mut map = MapReader::open(node, cx)?;
+        let blocks = map.entry("blocks").map(|(_, node)| node);
+        let layers = map.entry("layers");
+        if layers.is_none() {
+            cx.missing_key("layers", "a list of layers", node.span);
+        }
+        let outputs = map.entry("outputs").map(|(_, node)| node);
+        map.finish(cx);
+        let outputs = read_outputs(outputs, cx)?;
+        let number = Value::Scalar { text: classes.to_string(), quoted: false };
+        let known = BTreeMap::from([(CLASSES.to_owned(), Node { value: number, span: node.span })]);
+        let mut scope =
+            Scope { known, blocks: BTreeMap::new(), used: BTreeSet::new(), open: Vec::new() };
+        let mut reader = Reader { cx, scope: &mut scope };
+        if let Some(blocks) = blocks {
+            reader.read_blocks(blocks);
+        }
+        let layers = substitute(layers?.1, &reader.scope.known, reader.cx)?;
+        let items = reader.list("layers", &layers);
+        reader.report_unused();
+        items.map(|items| Model { items, outputs })
     }
+}
+
+/// The names under `outputs:`.
+fn read_outputs(node: Option<&Node>, cx: &mut Cx) -> Option<Vec<(String, Span)>> {
+    let Some(node) = node else { return Some(Vec::new()) };
+    let Value::List(names) = &node.value else {
+        cx.within("outputs", |cx| _ = cx.expected("a list of layers' names", node));
+        return None;
+    };
+    let read = |(index, node): (usize, &Node)| {
+        cx.within("outputs", |cx| cx.at(index, |cx| String::decode(node, cx)))
+            .map(|name| (name, node.span))
+    };
+    let names: Vec<Option<(String, Span)>> = names.iter().enumerate().map(read).collect();
+    names.into_iter().collect()
 }
 
 impl Reader<'_> {
@@ -152,10 +168,14 @@ impl Reader<'_> {
         };
         for (key, body) in entries {
             if CONTAINERS.contains(&key.text.as_str()) || TABLE.iter().any(|e| e.word == key.text) {
-                self.cx.error(key.span, format!("a block cannot be called `{}`: that is a layer", key.text));
+                self.cx.error(
+                    key.span,
+                    format!("a block cannot be called `{}`: that is a layer", key.text),
+                );
                 continue;
             }
-            let template = self.cx.within("blocks", |cx| cx.within(&key.text, |cx| template(key, body, cx)));
+            let template =
+                self.cx.within("blocks", |cx| cx.within(&key.text, |cx| template(key, body, cx)));
             if let Some(template) = template {
                 self.scope.blocks.insert(key.text.clone(), template);
             }
@@ -165,7 +185,9 @@ impl Reader<'_> {
     fn report_unused(&mut self) {
         for (name, template) in &self.scope.blocks {
             if !self.scope.used.contains(name) {
-                self.cx.error(template.span, format!("block `{name}` is never used")).help("use it as a layer, or remove it");
+                self.cx
+                    .error(template.span, format!("block `{name}` is never used"))
+                    .help("use it as a layer, or remove it");
             }
         }
     }
@@ -173,11 +195,13 @@ impl Reader<'_> {
     /// Reads a list of layers under a key.
     fn list(&mut self, key: &str, node: &Node) -> Option<Vec<Item>> {
         let Value::List(nodes) = &node.value else {
-            self.cx.within(key, |cx| _ = cx.expected("a list of layers", node));
+            self.nested(key, None, |reader| _ = reader.cx.expected("a list of layers", node));
             return None;
         };
         if nodes.is_empty() {
-            self.cx.within(key, |cx| _ = cx.error(node.span, "this list of layers is empty"));
+            self.nested(key, None, |reader| {
+                _ = reader.cx.error(node.span, "this list of layers is empty")
+            });
             return None;
         }
         let mut items = Vec::with_capacity(nodes.len());
@@ -190,16 +214,22 @@ impl Reader<'_> {
         whole.then_some(items)
     }
 
-    /// Runs `body` one key (and list index) down.
-    fn nested<T>(&mut self, key: &str, index: Option<usize>, body: impl FnOnce(&mut Reader<'_>) -> T) -> T {
+    /// Runs `body` one key (if it is not empty) and list index down.
+    fn nested<T>(
+        &mut self,
+        key: &str,
+        index: Option<usize>,
+        body: impl FnOnce(&mut Reader<'_>) -> T,
+    ) -> T {
         let Reader { cx, scope } = self;
-        cx.within(key, |cx| {
+        let indexed = |cx: &mut Cx| {
             let run = |cx: &mut Cx| body(&mut Reader { cx, scope });
             match index {
                 Some(index) => cx.at(index, run),
                 None => run(cx),
             }
-        })
+        };
+        if key.is_empty() { indexed(cx) } else { cx.within(key, indexed) }
     }
 
     fn item(&mut self, node: &Node) -> Option<Item> {
@@ -211,8 +241,17 @@ impl Reader<'_> {
             }
             Value::Map(entries) if entries.len() > 1 => {
                 self.cx
-                    .error(entries[1].0.span, format!("`{}` beside `{}`: a layer is one word, or a map with one key", entries[1].0.text, entries[0].0.text))
-                    .help(format!("options go under the layer's word: `{}: {{…}}`", entries[0].0.text));
+                    .error(
+                        entries[1].0.span,
+                        format!(
+                            "`{}` beside `{}`: a layer is one word, or a map with one key",
+                            entries[1].0.text, entries[0].0.text
+                        ),
+                    )
+                    .help(format!(
+                        "options go under the layer's word: `{}: {{…}}`",
+                        entries[0].0.text
+                    ));
                 return None;
             }
             _ => {
@@ -236,7 +275,11 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, word: &str, span: Span) {
-        let words = TABLE.iter().map(|e| e.word).chain(CONTAINERS).chain(self.scope.blocks.keys().map(String::as_str));
+        let words = TABLE
+            .iter()
+            .map(|e| e.word)
+            .chain(CONTAINERS)
+            .chain(self.scope.blocks.keys().map(String::as_str));
         let meant = nearest(word, words).map(str::to_owned);
         let error = self.cx.error(span, format!("unknown layer `{word}`"));
         match meant {
@@ -249,7 +292,13 @@ impl Reader<'_> {
         match word {
             "residual" => {
                 let mut map = MapReader::open(options, self.cx)?;
-                let shortcut = map.field("shortcut", &Shortcut::schema(), Some(Shortcut::Identity), self.cx, Shortcut::decode);
+                let shortcut = map.field(
+                    "shortcut",
+                    &Shortcut::schema(),
+                    Some(Shortcut::Identity),
+                    self.cx,
+                    Shortcut::decode,
+                );
                 let layers = self.required("layers", "a list of layers", &mut map, options);
                 map.finish(self.cx);
                 Some(Kind::Residual(self.list("layers", layers?)?, shortcut?))
@@ -257,23 +306,43 @@ impl Reader<'_> {
             "parallel" => {
                 let mut map = MapReader::open(options, self.cx)?;
                 let merge = map.take::<Merge>("merge", self.cx);
-                let branches = self.required("branches", "a list of lists of layers", &mut map, options);
+                let branches =
+                    self.required("branches", "a list of lists of layers", &mut map, options);
                 map.finish(self.cx);
                 Some(Kind::Parallel(self.branches(branches?)?, merge?))
+            }
+            "add" | "multiply" | "concat" => {
+                MapReader::open(options, self.cx)?.finish(self.cx);
+                let merge = [Merge::Add, Merge::Multiply, Merge::Concat]
+                    .into_iter()
+                    .find(|merge| merge.word() == word);
+                merge.map(Kind::Merge)
             }
             "repeat" => {
                 let mut map = MapReader::open(options, self.cx)?;
                 let layers = self.required("layers", "a list of layers", &mut map, options);
-                let rest = Node { value: Value::Map(map.rest()), span: options.span };
-                let times = RepeatOptions::decode(&rest, self.cx);
-                Some(Kind::Repeat(times?.times, self.list("layers", layers?)?))
+                let range = Range::of(1..);
+                let times =
+                    map.field("times", &usize::schema_within(range), None, self.cx, |node, cx| {
+                        usize::decode_within(node, range, cx)
+                    });
+                map.finish(self.cx);
+                Some(Kind::Repeat(times?, self.list("layers", layers?)?))
             }
             block if self.scope.blocks.contains_key(block) => self.block(block, options),
-            layer => entry(layer).and_then(|e| (e.decode)(options, self.cx)).map(|l| Kind::Layer(l.into())),
+            layer => entry(layer)
+                .and_then(|e| (e.decode)(options, self.cx))
+                .map(|l| Kind::Layer(l.into())),
         }
     }
 
-    fn required<'n>(&mut self, key: &'static str, form: &str, map: &mut MapReader<'n>, node: &Node) -> Option<&'n Node> {
+    fn required<'n>(
+        &mut self,
+        key: &'static str,
+        form: &str,
+        map: &mut MapReader<'n>,
+        node: &Node,
+    ) -> Option<&'n Node> {
         let found = map.entry(key).map(|(_, node)| node);
         if found.is_none() {
             self.cx.missing_key(key, form, node.span);
@@ -290,7 +359,9 @@ impl Reader<'_> {
             self.cx.error(node.span, "`parallel` needs at least two branches");
             return None;
         }
-        lists.iter().map(|list| self.list("branches", list)).collect()
+        let branch =
+            |(index, list)| self.nested("branches", Some(index), |reader| reader.list("", list));
+        lists.iter().enumerate().map(branch).collect()
     }
 
     fn block(&mut self, name: &str, options: &Node) -> Option<Kind> {
@@ -326,9 +397,15 @@ impl Reader<'_> {
         }
         let mut arguments = self.scope.known.clone();
         for (param, default) in &params {
-            let value = given.iter().find(|(key, _)| key.text == *param).map(|(_, node)| node).or(default.as_ref());
+            let value = given
+                .iter()
+                .find(|(key, _)| key.text == *param)
+                .map(|(_, node)| node)
+                .or(default.as_ref());
             match value {
-                Some(node @ Node { value: Value::Scalar { .. }, .. }) => _ = arguments.insert(param.clone(), node.clone()),
+                Some(node @ Node { value: Value::Scalar { .. }, .. }) => {
+                    _ = arguments.insert(param.clone(), node.clone())
+                }
                 Some(node) => {
                     self.cx.within(param, |cx| _ = cx.expected("a number or a word", node));
                     whole = false;
@@ -369,7 +446,10 @@ fn common(options: &Node, cx: &mut Cx) -> Option<(Common, Node)> {
     let rest = Node { value: Value::Map(map.rest()), span: options.span };
     let name = name?;
     if let Some(bad) = name.as_deref().filter(|n| n.is_empty() || n.contains(['.', '$', ' '])) {
-        cx.error(options.span, format!("`{bad}` cannot be a layer's name: names have no dots or spaces"));
+        cx.error(
+            options.span,
+            format!("`{bad}` cannot be a layer's name: names have no dots or spaces"),
+        );
         return None;
     }
     let from = from?.map_or_else(Vec::new, |names| names.0);
@@ -392,13 +472,21 @@ fn template(key: &Key, body: &Node, cx: &mut Cx) -> Option<Template> {
         Some((Value::Map(entries), _)) => {
             for (name, node) in entries {
                 if COMMON.contains(&name.text.as_str()) {
-                    cx.error(name.span, format!("a parameter cannot be called `{}`: every layer has that key", name.text));
+                    cx.error(
+                        name.span,
+                        format!(
+                            "a parameter cannot be called `{}`: every layer has that key",
+                            name.text
+                        ),
+                    );
                 }
                 let open = matches!(node.text(), Some("int" | "string"));
                 list.push((name.text.clone(), (!open).then(|| node.clone())));
             }
         }
-        Some((_, node)) => cx.within("params", |cx| _ = cx.expected("a map of parameter names", node)),
+        Some((_, node)) => {
+            cx.within("params", |cx| _ = cx.expected("a map of parameter names", node))
+        }
     }
     let layers = layers?.clone();
     let mut referenced = BTreeSet::new();
@@ -424,8 +512,10 @@ fn substitute(node: &Node, arguments: &BTreeMap<String, Node>, cx: &mut Cx) -> O
         Value::Scalar { text, .. } if text.starts_with('$') => match arguments.get(&text[1..]) {
             Some(argument) => argument.value.clone(),
             None => {
-                let meant = nearest(&text[1..], arguments.keys().map(String::as_str)).map(str::to_owned);
-                let error = cx.error(node.span, format!("`{text}` is not a parameter of this block"));
+                let meant =
+                    nearest(&text[1..], arguments.keys().map(String::as_str)).map(str::to_owned);
+                let error =
+                    cx.error(node.span, format!("`{text}` is not a parameter of this block"));
                 if let Some(meant) = meant {
                     error.help(format!("did you mean `${meant}`?"));
                 }
@@ -433,7 +523,8 @@ fn substitute(node: &Node, arguments: &BTreeMap<String, Node>, cx: &mut Cx) -> O
             }
         },
         Value::List(nodes) => {
-            let nodes: Vec<Option<Node>> = nodes.iter().map(|n| substitute(n, arguments, cx)).collect();
+            let nodes: Vec<Option<Node>> =
+                nodes.iter().map(|n| substitute(n, arguments, cx)).collect();
             Value::List(nodes.into_iter().collect::<Option<_>>()?)
         }
         Value::Map(entries) => {

@@ -30,7 +30,8 @@ impl Layer for Linear {
         };
         let fans = Fans { fan_in, fan_out: self.out_features };
         let default = torch_default(fan_in);
-        let weight = cx.weight("weight", [self.out_features, fan_in], fans, &self.init, default.clone())?;
+        let weight =
+            cx.weight("weight", [self.out_features, fan_in], fans, &self.init, default.clone())?;
         let rows: usize = dims.iter().product();
         let flat = cx.graph.reshape(x, [rows, fan_in])?;
         let mut y = matmul::matmul(cx.graph, flat, weight, false, true)?;

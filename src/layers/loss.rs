@@ -19,14 +19,26 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Adds the loss of `output` against `target`.
+    /// Adds the loss of `output` against `target`, which has class indices below `classes`.
     ///
     /// # Errors
     /// When the shapes or types do not fit.
-    pub fn build(graph: &mut Graph, spec: &LossSpec, output: ValueId, target: ValueId) -> Result<Loss, LayerError> {
+    pub fn build(
+        graph: &mut Graph,
+        spec: &LossSpec,
+        output: ValueId,
+        target: ValueId,
+        classes: Option<usize>,
+    ) -> Result<Loss, LayerError> {
         match spec {
             LossSpec::CrossEntropy(options) => {
                 let (logits, targets) = class_rows(graph, output, target)?;
+                let given = graph.shape(logits).last();
+                if let Some(wanted) = classes.filter(|wanted| given < *wanted) {
+                    return Err(LayerError(format!(
+                        "the data has {wanted} classes, but the model gives {given} logits"
+                    )));
+                }
                 let op = cross_entropy::CrossEntropy {
                     label_smoothing: options.label_smoothing as f32,
                     ignore_index: options.ignore_index as i32,
@@ -40,7 +52,11 @@ impl Loss {
 }
 
 /// Logits as `[rows, classes]` and targets as `[rows]`.
-fn class_rows(graph: &mut Graph, output: ValueId, target: ValueId) -> Result<(ValueId, ValueId), LayerError> {
+fn class_rows(
+    graph: &mut Graph,
+    output: ValueId,
+    target: ValueId,
+) -> Result<(ValueId, ValueId), LayerError> {
     let (logits, ids) = (graph.ty(output).clone(), graph.ty(target).clone());
     if ids.dtype != DType::I32 {
         return Err(LayerError("`cross_entropy` needs class indices as targets, but the data gives numbers; for those use `mse`".into()));
@@ -60,11 +76,14 @@ fn class_rows(graph: &mut Graph, output: ValueId, target: ValueId) -> Result<(Va
 /// Rows are samples: the sum of squared differences, and the number of them as weight, so that
 /// the loss is the mean over all elements as in PyTorch.
 fn squared_error(graph: &mut Graph, output: ValueId, target: ValueId) -> Result<Loss, LayerError> {
-    let (given, wanted): (TensorType, TensorType) = (graph.ty(output).clone(), graph.ty(target).clone());
+    let (given, wanted): (TensorType, TensorType) =
+        (graph.ty(output).clone(), graph.ty(target).clone());
     if wanted.dtype != DType::F32 {
         return Err(LayerError("`mse` needs numbers as targets, but the data gives class indices; for those use `cross_entropy`".into()));
     }
-    if given.shape.elements() != wanted.shape.elements() || given.shape.dims()[0] != wanted.shape.dims()[0] {
+    if given.shape.elements() != wanted.shape.elements()
+        || given.shape.dims()[0] != wanted.shape.dims()[0]
+    {
         return Err(LayerError(format!(
             "`mse` needs an output of the target's shape {}, but the model gives {}",
             batch_shape(&wanted.shape),

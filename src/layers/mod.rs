@@ -39,6 +39,11 @@ pub trait Layer: Debug + Send + Sync {
     /// # Errors
     /// When an input does not fit; the message says what was expected and found.
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError>;
+
+    /// Whether it may declare parameters: a layer that does not needs no name for its path.
+    fn has_parameters(&self) -> bool {
+        true
+    }
 }
 
 /// A layer's row in the table.

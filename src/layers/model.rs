@@ -42,6 +42,8 @@ pub struct BuildError {
 pub struct Row {
     /// Path of the layer.
     pub name: String,
+    /// Where it was written.
+    pub span: Span,
     /// Its word.
     pub word: String,
     /// Shape of its output.
@@ -67,11 +69,21 @@ pub struct Built {
 
 impl Model {
     /// Builds the graph for a batch size. Parameters and states are declared in `registry` by the
-    /// first call and found there by the next ones.
+    /// first call and found there by the next ones. `classes` is the number that targets are below.
     ///
     /// # Errors
     /// When a layer's input does not fit.
-    pub fn forward(&self, registry: &mut Registry, inputs: &[InputSpec], target: &InputSpec, loss: (&LossSpec, Span), batch: usize, mode: Mode) -> Result<Built, BuildError> {
+    #[allow(clippy::too_many_arguments, reason = "a graph depends on all of these")]
+    pub fn forward(
+        &self,
+        registry: &mut Registry,
+        inputs: &[InputSpec],
+        target: &InputSpec,
+        classes: Option<usize>,
+        loss: (&LossSpec, Span),
+        batch: usize,
+        mode: Mode,
+    ) -> Result<Built, BuildError> {
         let mut graph = Graph::new();
         let mut named = BTreeMap::new();
         let mut leaves = Vec::new();
@@ -79,7 +91,10 @@ impl Model {
             let value = graph.leaf(Leaf::Input(index), batched(&spec.sample, batch));
             leaves.push(value);
             if index < inputs.len() {
-                named.insert(spec.name.clone(), Source { value, from: format!("input `{}`", spec.name), line: None });
+                named.insert(
+                    spec.name.clone(),
+                    Source { value, from: format!("input `{}`", spec.name), line: None },
+                );
             }
         }
         let mut builder = Builder {
@@ -91,24 +106,30 @@ impl Model {
             rows: Vec::new(),
             state_updates: Vec::new(),
         };
-        let first = Source { value: leaves[0], from: format!("the data's {}", inputs[0].name), line: None };
-        let output = builder.chain(&self.items, "", first, true)?;
+        let first =
+            Source { value: leaves[0], from: format!("the data's {}", inputs[0].name), line: None };
+        let last = builder.chain(&self.items, "", first, true)?;
+        let outputs = builder.outputs(&self.outputs, last)?;
+        let output = outputs[0].clone();
         let Builder { mut graph, rows, state_updates, .. } = builder;
         graph.set_scope("loss");
         let target = leaves[inputs.len()];
-        let built = Loss::build(&mut graph, loss.0, output.value, target).map_err(|error| BuildError {
-            span: loss.1,
-            path: "loss".into(),
-            message: error.0,
-            note: Some(format!("the model's output comes from {}", output.described())),
-        })?;
+        let built =
+            Loss::build(&mut graph, loss.0, output.value, target, classes).map_err(|error| {
+                BuildError {
+                    span: loss.1,
+                    path: "loss".into(),
+                    message: error.0,
+                    note: Some(format!("the model's output comes from {}", output.described())),
+                }
+            })?;
         let mut stats = vec![built.rows, built.weights];
         stats.extend(built.correct);
         let names = ["loss", "weight", "correct"][..stats.len()].to_vec();
         let forward = Forward {
             graph,
             inputs: leaves,
-            outputs: vec![output.value],
+            outputs: outputs.iter().map(|output| output.value).collect(),
             losses: vec![(built.rows, 1.0)],
             stats,
             state_updates,
@@ -118,7 +139,8 @@ impl Model {
 }
 
 fn batched(sample: &TensorType, batch: usize) -> TensorType {
-    let dims: Vec<usize> = std::iter::once(batch).chain(sample.shape.dims().iter().copied()).collect();
+    let dims: Vec<usize> =
+        std::iter::once(batch).chain(sample.shape.dims().iter().copied()).collect();
     TensorType { shape: Shape::new(dims), dtype: sample.dtype }
 }
 
@@ -150,14 +172,40 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// The model's outputs: the layers that `outputs:` names, or the last one.
+    fn outputs(&self, names: &[(String, Span)], last: Source) -> Result<Vec<Source>, BuildError> {
+        if names.is_empty() {
+            return Ok(vec![last]);
+        }
+        let find = |(name, span): &(String, Span)| {
+            self.named.get(name).cloned().ok_or_else(|| {
+                let meant =
+                    crate::config::nearest::nearest(name, self.named.keys().map(String::as_str));
+                BuildError {
+                    span: *span,
+                    path: "model.outputs".into(),
+                    message: format!("`{name}` names no layer"),
+                    note: meant.map(|meant| format!("did you mean `{meant}`?")),
+                }
+            })
+        };
+        names.iter().map(find).collect()
+    }
+
     /// Builds a list of layers one after another. `prefix` is the path of what holds them.
-    fn chain(&mut self, items: &[Item], prefix: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+    fn chain(
+        &mut self,
+        items: &[Item],
+        prefix: &str,
+        input: Source,
+        trainable: bool,
+    ) -> Result<Source, BuildError> {
         let mut at = input;
         for (index, item) in items.iter().enumerate() {
             let segment = item.name.clone().unwrap_or_else(|| index.to_string());
             let path = join(prefix, &segment);
-            let input = self.input(item, at)?;
-            at = self.item(item, &path, prefix, input, trainable)?;
+            let sources = self.sources(item, at)?;
+            at = self.item(item, &path, prefix, sources, trainable)?;
             if let Some(name) = &item.name {
                 self.named.insert(name.clone(), at.clone());
             }
@@ -165,34 +213,58 @@ impl Builder<'_> {
         Ok(at)
     }
 
-    /// The input of an item: the one before it, or what `from:` names.
-    fn input(&mut self, item: &Item, before: Source) -> Result<Source, BuildError> {
+    /// The inputs of an item: the one before it, or what `from:` names.
+    fn sources(&mut self, item: &Item, before: Source) -> Result<Vec<Source>, BuildError> {
         let mut sources = Vec::new();
         for name in &item.from {
             let known = self.named.keys().map(String::as_str);
-            let meant = crate::config::nearest::nearest(name, known).map(|m| format!("did you mean `{m}`?"));
+            let meant = crate::config::nearest::nearest(name, known)
+                .map(|m| format!("did you mean `{m}`?"));
             match self.named.get(name) {
                 Some(source) => sources.push(source.clone()),
-                None => return Err(error(item, format!("`from: {name}` names no layer before this one"), meant)),
+                None => {
+                    return Err(error(
+                        item,
+                        format!("`from: {name}` names no layer before this one"),
+                        meant,
+                    ));
+                }
             }
         }
-        match sources.len() {
-            0 => Ok(before),
-            1 => Ok(sources.remove(0)),
-            _ => {
-                let message = "takes one input; `parallel` with `merge` brings several together".to_owned();
-                Err(error(item, message, None))
-            }
+        if sources.is_empty() {
+            sources.push(before);
         }
+        Ok(sources)
     }
 
-    fn item(&mut self, item: &Item, path: &str, prefix: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+    fn item(
+        &mut self,
+        item: &Item,
+        path: &str,
+        prefix: &str,
+        sources: Vec<Source>,
+        trainable: bool,
+    ) -> Result<Source, BuildError> {
         let trainable = item.trainable.unwrap_or(trainable);
+        if let Kind::Merge(merge) = item.kind {
+            return self.merge_layer(item, merge, path, &sources);
+        }
+        let [input] = <[Source; 1]>::try_from(sources).map_err(|_| {
+            let note = "`add`, `multiply` and `concat` bring several layers together".to_owned();
+            error(item, format!("`{}` takes one input", item.word), Some(note))
+        })?;
         let value = match &item.kind {
-            Kind::Layer(layer) => return self.layer(item, layer, path, input, trainable),
+            Kind::Merge(_) => unreachable!("merged above"),
+            Kind::Layer(layer) => {
+                return self.layer(item, &item.word, layer, path, input, trainable);
+            }
             Kind::Block(items) => return self.chain(items, path, input, trainable),
-            Kind::Residual(items, shortcut) => self.residual(item, items, *shortcut, path, prefix, input, trainable)?,
-            Kind::Parallel(branches, merge) => self.parallel(item, branches, *merge, path, input, trainable)?,
+            Kind::Residual(items, shortcut) => {
+                self.residual(item, items, *shortcut, path, prefix, input, trainable)?
+            }
+            Kind::Parallel(branches, merge) => {
+                self.parallel(item, branches, *merge, path, input, trainable)?
+            }
             Kind::Repeat(times, items) => {
                 let mut at = input;
                 for index in 0..*times {
@@ -206,17 +278,63 @@ impl Builder<'_> {
 
     /// One round of `repeat`: a body of one layer takes the round's path itself, so that
     /// `repeat: {name: h, layers: [block]}` gives `h.0`, `h.1`, …
-    fn iteration(&mut self, items: &[Item], path: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+    fn iteration(
+        &mut self,
+        items: &[Item],
+        path: &str,
+        input: Source,
+        trainable: bool,
+    ) -> Result<Source, BuildError> {
         match items {
             [only] if only.name.is_none() => {
-                let input = self.input(only, input)?;
-                self.item(only, path, path, input, trainable)
+                let sources = self.sources(only, input)?;
+                self.item(only, path, path, sources, trainable)
             }
             _ => self.chain(items, path, input, trainable),
         }
     }
 
-    fn layer(&mut self, item: &Item, layer: &Arc<dyn Layer>, path: &str, input: Source, trainable: bool) -> Result<Source, BuildError> {
+    /// `add`, `multiply` and `concat` over the layers that `from:` names.
+    fn merge_layer(
+        &mut self,
+        item: &Item,
+        merge: Merge,
+        path: &str,
+        sources: &[Source],
+    ) -> Result<Source, BuildError> {
+        if sources.len() < 2 {
+            let note = format!("such as `{}: {{from: [first, second]}}`", item.word);
+            return Err(error(
+                item,
+                format!("`{}` needs several layers in `from`", item.word),
+                Some(note),
+            ));
+        }
+        self.graph.set_scope(path);
+        let nodes = self.graph.nodes.len();
+        let values: Vec<ValueId> = sources.iter().map(|source| source.value).collect();
+        let value = self.merged(item, merge, &values)?;
+        self.rows.push(Row {
+            name: path.to_owned(),
+            span: item.span,
+            word: item.word.clone(),
+            output: self.graph.shape(value).clone(),
+            parameters: 0,
+            trainable: false,
+            flops: self.flops_since(nodes),
+        });
+        Ok(self.source(item, path, value))
+    }
+
+    fn layer(
+        &mut self,
+        item: &Item,
+        word: &str,
+        layer: &Arc<dyn Layer>,
+        path: &str,
+        input: Source,
+        trainable: bool,
+    ) -> Result<Source, BuildError> {
         let owner = match &item.share {
             Some(name) => self.shared(item, name)?,
             None => path.to_owned(),
@@ -237,12 +355,13 @@ impl Builder<'_> {
         };
         let value = layer.build(&mut cx, input.value).map_err(|LayerError(message)| {
             let note = format!("its input comes from {}", input.described());
-            error(item, format!("`{}` {message}", item.word), Some(note))
+            error(item, format!("`{word}`: {message}"), Some(note))
         })?;
         let fresh: usize = self.registry.params[before..].iter().map(|p| p.shape.elements()).sum();
         self.rows.push(Row {
             name: path.to_owned(),
-            word: item.word.clone(),
+            span: item.span,
+            word: word.to_owned(),
             output: self.graph.shape(value).clone(),
             parameters: fresh.max(known),
             trainable,
@@ -253,8 +372,12 @@ impl Builder<'_> {
 
     /// Floating-point operations of the nodes from `first` on.
     fn flops_since(&self, first: usize) -> u64 {
-        let types = |values: &[ValueId]| values.iter().map(|v| self.graph.ty(*v)).collect::<Vec<_>>();
-        self.graph.nodes[first..].iter().map(|n| n.op.flops(&types(&n.inputs), &types(&n.outputs))).sum()
+        let types =
+            |values: &[ValueId]| values.iter().map(|v| self.graph.ty(*v)).collect::<Vec<_>>();
+        self.graph.nodes[first..]
+            .iter()
+            .map(|n| n.op.flops(&types(&n.inputs), &types(&n.outputs)))
+            .sum()
     }
 
     /// Trained numbers that a layer declared in an earlier graph.
@@ -268,30 +391,46 @@ impl Builder<'_> {
 
     fn shared(&self, item: &Item, name: &str) -> Result<String, BuildError> {
         let suffix = format!(".{name}");
-        let found = self.rows.iter().rev().find(|row| row.name == name || row.name.ends_with(&suffix));
+        let found =
+            self.rows.iter().rev().find(|row| row.name == name || row.name.ends_with(&suffix));
         match found {
             Some(row) => Ok(row.name.clone()),
             None => {
                 let names = self.rows.iter().map(|row| row.name.as_str());
-                let meant = crate::config::nearest::nearest(name, names).map(|m| format!("did you mean `{m}`?"));
+                let meant = crate::config::nearest::nearest(name, names)
+                    .map(|m| format!("did you mean `{m}`?"));
                 Err(error(item, format!("`share: {name}` names no layer before this one"), meant))
             }
         }
     }
 
     #[allow(clippy::too_many_arguments, reason = "a residual needs all of its surroundings")]
-    fn residual(&mut self, item: &Item, items: &[Item], shortcut: Shortcut, path: &str, prefix: &str, input: Source, trainable: bool) -> Result<ValueId, BuildError> {
+    fn residual(
+        &mut self,
+        item: &Item,
+        items: &[Item],
+        shortcut: Shortcut,
+        path: &str,
+        prefix: &str,
+        input: Source,
+        trainable: bool,
+    ) -> Result<ValueId, BuildError> {
         // Named layers of an unnamed residual belong to what holds the residual, so that GPT-2's
         // `h.0.attn` needs no extra word.
         let named = items.iter().all(|i| i.name.is_some() || !has_parameters(i));
         let inner = if item.name.is_none() && named && !prefix.is_empty() { prefix } else { path };
         let body = self.chain(items, inner, input.clone(), trainable)?;
-        let (from, to) = (self.graph.shape(input.value).clone(), self.graph.shape(body.value).clone());
+        let (from, to) =
+            (self.graph.shape(input.value).clone(), self.graph.shape(body.value).clone());
         let mut skip = input.clone();
         if from != to && shortcut == Shortcut::Projection {
             skip = self.projection(item, path, &input, &from, &to, trainable)?;
         } else if from != to {
-            let message = format!("`residual` adds {} to its input {}: the shapes differ", batch_shape(&to), batch_shape(&from));
+            let message = format!(
+                "`residual` adds {} to its input {}: the shapes differ",
+                batch_shape(&to),
+                batch_shape(&from)
+            );
             let note = "`shortcut: projection` brings the input to the result's shape".to_owned();
             return Err(error(item, message, Some(note)));
         }
@@ -301,8 +440,19 @@ impl Builder<'_> {
 
     /// A 1x1 convolution and batch norm that bring `from` to the shape `to`, under PyTorch's name
     /// for it, `downsample`.
-    fn projection(&mut self, item: &Item, path: &str, input: &Source, from: &Shape, to: &Shape, trainable: bool) -> Result<Source, BuildError> {
-        let fits = from.rank() == 4 && to.rank() == 4 && from.dims()[2] >= to.dims()[2] && from.dims()[3] >= to.dims()[3];
+    fn projection(
+        &mut self,
+        item: &Item,
+        path: &str,
+        input: &Source,
+        from: &Shape,
+        to: &Shape,
+        trainable: bool,
+    ) -> Result<Source, BuildError> {
+        let fits = from.rank() == 4
+            && to.rank() == 4
+            && from.dims()[2] >= to.dims()[2]
+            && from.dims()[3] >= to.dims()[3];
         if !fits {
             let message = format!("cannot project {} to {}", batch_shape(from), batch_shape(to));
             return Err(error(item, message, None));
@@ -318,28 +468,53 @@ impl Builder<'_> {
             bias: false,
             init: None,
         };
-        let layers: [Arc<dyn Layer>; 2] = [Arc::new(conv), Arc::new(all_defaults::<batch_norm::BatchNorm>())];
+        let layers: [(&str, Arc<dyn Layer>); 2] = [
+            ("conv2d", Arc::new(conv)),
+            ("batch_norm", Arc::new(all_defaults::<batch_norm::BatchNorm>())),
+        ];
         let mut at = input.clone();
-        for (index, layer) in layers.iter().enumerate() {
+        for (index, (word, layer)) in layers.iter().enumerate() {
             let path = join(&join(path, "downsample"), &index.to_string());
-            at = self.layer(item, layer, &path, at, trainable)?;
+            at = self.layer(item, word, layer, &path, at, trainable)?;
         }
         Ok(at)
     }
 
-    fn parallel(&mut self, item: &Item, branches: &[Vec<Item>], merge: Merge, path: &str, input: Source, trainable: bool) -> Result<ValueId, BuildError> {
+    fn parallel(
+        &mut self,
+        item: &Item,
+        branches: &[Vec<Item>],
+        merge: Merge,
+        path: &str,
+        input: Source,
+        trainable: bool,
+    ) -> Result<ValueId, BuildError> {
         let mut outs = Vec::with_capacity(branches.len());
         for (index, branch) in branches.iter().enumerate() {
             let path = join(path, &index.to_string());
             outs.push(self.chain(branch, &path, input.clone(), trainable)?.value);
         }
         self.graph.set_scope(path);
+        self.merged(item, merge, &outs)
+    }
+
+    /// Several values as one.
+    fn merged(
+        &mut self,
+        item: &Item,
+        merge: Merge,
+        outs: &[ValueId],
+    ) -> Result<ValueId, BuildError> {
         let result = match merge {
             Merge::Add | Merge::Multiply => {
                 let first = self.graph.shape(outs[0]).clone();
                 if let Some(other) = outs.iter().find(|v| self.graph.shape(**v) != &first) {
                     let other = batch_shape(self.graph.shape(*other));
-                    let message = format!("`parallel` merges {} with {other}: the shapes differ", batch_shape(&first));
+                    let message = format!(
+                        "`{}` merges {} with {other}: the shapes differ",
+                        item.word,
+                        batch_shape(&first)
+                    );
                     return Err(error(item, message, None));
                 }
                 let f = if merge == Merge::Add { map::add } else { map::mul };
@@ -348,24 +523,28 @@ impl Builder<'_> {
             Merge::Concat => {
                 let rank = self.graph.shape(outs[0]).rank();
                 let axis = if rank == 4 { 1 } else { rank - 1 };
-                concat::concat(&mut self.graph, &outs, axis)
+                concat::concat(&mut self.graph, outs, axis)
             }
         };
         result.map_err(|e| error(item, e.message, None))
     }
 
     fn source(&self, item: &Item, path: &str, value: ValueId) -> Source {
-        Source { value, from: format!("`{}` {path}, {}", item.word, batch_shape(self.graph.shape(value))), line: Some(item.span.line) }
+        Source {
+            value,
+            from: format!("`{}` {path}, {}", item.word, batch_shape(self.graph.shape(value))),
+            line: Some(item.span.line),
+        }
     }
 }
 
 /// Whether an item could declare parameters: what has no path of its own needs no name.
 fn has_parameters(item: &Item) -> bool {
-    const WITHOUT: [&str; 14] = [
-        "relu", "gelu", "tanh", "sigmoid", "silu", "softmax", "dropout", "flatten", "reshape",
-        "max_pool2d", "avg_pool2d", "global_avg_pool", "add", "identity",
-    ];
-    !WITHOUT.contains(&item.word.as_str())
+    match &item.kind {
+        Kind::Layer(layer) => layer.has_parameters(),
+        Kind::Merge(_) => false,
+        _ => true,
+    }
 }
 
 fn error(item: &Item, message: String, note: Option<String>) -> BuildError {

@@ -40,18 +40,29 @@ options! {
 }
 
 /// The stride, once it is known to be at least 1, and the padding at most half a window.
-fn window(kernel: PerAxis<usize, 2>, stride: Option<PerAxis<usize, 2>>, padding: PerAxis<usize, 2>) -> Result<[usize; 2], LayerError> {
+fn window(
+    kernel: PerAxis<usize, 2>,
+    stride: Option<PerAxis<usize, 2>>,
+    padding: PerAxis<usize, 2>,
+) -> Result<[usize; 2], LayerError> {
     let stride = stride.unwrap_or(kernel).0;
     if stride.contains(&0) {
         return Err(LayerError("`stride` must be at least 1".into()));
     }
     if (0..2).any(|axis| padding.0[axis] * 2 > kernel.0[axis]) {
-        return Err(LayerError(format!("`padding` {:?} is more than half of the window {:?}", padding.0, kernel.0)));
+        return Err(LayerError(format!(
+            "`padding` {:?} is more than half of the window {:?}",
+            padding.0, kernel.0
+        )));
     }
     Ok(stride)
 }
 
 impl Layer for MaxPool2d {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         cx.image_dims(x)?;
         let stride = window(self.kernel_size, self.stride, self.padding)?;
@@ -61,6 +72,10 @@ impl Layer for MaxPool2d {
 }
 
 impl Layer for AvgPool2d {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         cx.image_dims(x)?;
         let stride = window(self.kernel_size, self.stride, self.padding)?;
@@ -75,6 +90,10 @@ impl Layer for AvgPool2d {
 }
 
 impl Layer for GlobalAvgPool {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         let [batch, channels, height, width] = cx.image_dims(x)?;
         let flat = cx.graph.reshape(x, [batch, channels, height * width])?;

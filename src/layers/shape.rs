@@ -18,6 +18,10 @@ options! {
 }
 
 impl Layer for Flatten {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         let dims = cx.graph.shape(x).dims();
         let shape = [dims[0], dims[1..].iter().product()];
@@ -26,6 +30,10 @@ impl Layer for Flatten {
 }
 
 impl Layer for Reshape {
+    fn has_parameters(&self) -> bool {
+        false
+    }
+
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         let dims = cx.graph.shape(x).dims();
         let (batch, elements): (usize, usize) = (dims[0], dims[1..].iter().product());

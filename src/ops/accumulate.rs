@@ -3,7 +3,7 @@
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Operands: the sums (in place) and the new gradients, of equal size.
 #[derive(Clone, Debug, PartialEq)]

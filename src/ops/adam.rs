@@ -8,7 +8,7 @@ use super::sgd::PIECE;
 use super::update::UpdateRule;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Operands: parameters, m, v (in place), gradients, control. `hyper` holds lr, lr/(1 − β₁ᵗ) and
 /// √(1 − β₂ᵗ), computed in double precision on the host.
@@ -57,7 +57,8 @@ impl Adam {
         let [lr, rate, root, ..] = hyper;
         let scale = control[0];
         let of = |x: f64| R::of(f64::from(x as f32));
-        let (b1, b2, eps, decay) = (of(1.0 - self.beta1), of(self.beta2), of(self.eps), of(self.weight_decay));
+        let (b1, b2, eps, decay) =
+            (of(1.0 - self.beta1), of(self.beta2), of(self.eps), of(self.weight_decay));
         let (rest2, decoupled) = (of(1.0 - self.beta2), self.decoupled);
         let shrink = if decoupled { R::ONE - lr * decay } else { R::ONE };
         let coupled = if decoupled { R::ZERO } else { decay };
@@ -77,10 +78,17 @@ impl Adam {
 }
 
 /// Runs `body(first, p, m, v)` over equal pieces of three slices in parallel.
-fn par_triples<R: Real>(p: &mut [R], m: &mut [R], v: &mut [R], body: impl Fn(usize, &mut [R], &mut [R], &mut [R]) + Send + Sync) {
+fn par_triples<R: Real>(
+    p: &mut [R],
+    m: &mut [R],
+    v: &mut [R],
+    body: impl Fn(usize, &mut [R], &mut [R], &mut [R]) + Send + Sync,
+) {
     use rayon::prelude::*;
     let pieces = p.par_chunks_mut(PIECE).zip(m.par_chunks_mut(PIECE)).zip(v.par_chunks_mut(PIECE));
-    pieces.enumerate().for_each(|(index, ((p, m), v))| crate::ops::cpu::simd(|| body(index * PIECE, p, m, v)));
+    pieces
+        .enumerate()
+        .for_each(|(index, ((p, m), v))| crate::ops::cpu::simd(|| body(index * PIECE, p, m, v)));
 }
 
 impl Op for Adam {

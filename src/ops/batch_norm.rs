@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::map::{self, Code, Map, Unary};
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Mean and biased variance of each channel of x `[batch, channels, …]`. The gradient through
 /// them is part of [`Normalize`]'s.
@@ -54,7 +54,17 @@ pub struct BatchNormOut {
 /// # Errors
 /// When they do not fit x.
 #[allow(clippy::too_many_arguments, reason = "they are the operands of the formula")]
-pub fn batch_norm(graph: &mut Graph, x: ValueId, gamma: ValueId, beta: ValueId, running_mean: ValueId, running_var: ValueId, eps: f32, momentum: f32, training: bool) -> Result<BatchNormOut, ShapeError> {
+pub fn batch_norm(
+    graph: &mut Graph,
+    x: ValueId,
+    gamma: ValueId,
+    beta: ValueId,
+    running_mean: ValueId,
+    running_var: ValueId,
+    eps: f32,
+    momentum: f32,
+    training: bool,
+) -> Result<BatchNormOut, ShapeError> {
     let shape = graph.shape(x).clone();
     let channels = shape.dims()[1];
     let mut column = vec![1; shape.rank() - 1];
@@ -134,12 +144,18 @@ impl Op for BatchStats {
     }
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
-        let channels = ins[0].shape.dims().get(1).ok_or_else(|| format!("expected [batch, channels, …], got {}", ins[0].shape))?;
+        let channels = ins[0]
+            .shape
+            .dims()
+            .get(1)
+            .ok_or_else(|| format!("expected [batch, channels, …], got {}", ins[0].shape))?;
         Ok(vec![TensorType::f32([*channels]); 2])
     }
 
     fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
-        Ok(vec![Grad::Stops("the gradient through batch statistics is part of the normalisation's")])
+        Ok(vec![Grad::Stops(
+            "the gradient through batch statistics is part of the normalisation's",
+        )])
     }
 
     fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
@@ -152,7 +168,12 @@ impl Op for BatchStats {
         let (batch, channels, pixels) = extents(call.ins[0]);
         let dims = vec![batch as u32, channels as u32, pixels as u32];
         let binds = vec![Bind::In(0), Bind::Out(0), Bind::Out(1)];
-        vec![Launch { kernel: Kernel::file("batch_stats", "batch_stats"), dims, binds, grid: crate::ops::launch::fold_groups(channels) }]
+        vec![Launch {
+            kernel: Kernel::file("batch_stats", "batch_stats"),
+            dims,
+            binds,
+            grid: crate::ops::launch::fold_groups(channels),
+        }]
     }
 }
 
@@ -172,7 +193,8 @@ impl Op for Normalize {
         let channels = column.dims()[0];
         let flat = |graph: &mut Graph, v| graph.reshape(v, [channels]);
         let (mean1, var1) = (flat(graph, mean)?, flat(graph, var)?);
-        let sums = graph.apply(Arc::new(BatchNormGradStats { eps: self.eps }), &[x, mean1, var1, dy])?;
+        let sums =
+            graph.apply(Arc::new(BatchNormGradStats { eps: self.eps }), &[x, mean1, var1, dy])?;
         let d_beta = graph.reshape(sums[0], column.clone())?;
         let d_gamma = graph.reshape(sums[1], column)?;
         let mut grads = vec![Grad::Unneeded; 5];
@@ -214,7 +236,8 @@ impl Normalize {
     /// dx over operands x, μ, σ², γ, dy, dβ, dγ.
     fn input_gradient(&self, n: f32) -> Code {
         Code::of(|code| {
-            let [x, mean, var, gamma, dy, d_beta, d_gamma] = [0, 1, 2, 3, 4, 5, 6].map(|i| code.input(i));
+            let [x, mean, var, gamma, dy, d_beta, d_gamma] =
+                [0, 1, 2, 3, 4, 5, 6].map(|i| code.input(i));
             let rstd = rstd(code, var, self.eps);
             let slope = code.mul(gamma, rstd);
             if !self.training {
@@ -240,7 +263,9 @@ impl BatchNormGradStats {
             let start = (b * channels + c) * pixels;
             start..(start + pixels).min(values.len())
         };
-        par_channels(sums, |c| (0..batch).map(|b| crate::ops::cpu::sum(&dy[plane(dy, b, c)])).sum());
+        par_channels(sums, |c| {
+            (0..batch).map(|b| crate::ops::cpu::sum(&dy[plane(dy, b, c)])).sum()
+        });
         par_channels(along, |c| {
             let r = R::ONE / (var[c] + eps).sqrt();
             let image = |b: usize| {
@@ -275,9 +300,15 @@ impl Op for BatchNormGradStats {
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (batch, channels, pixels) = extents(call.ins[0]);
         let dims = vec![batch as u32, channels as u32, pixels as u32, self.eps.to_bits()];
-        let binds = vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::Out(0), Bind::Out(1)];
+        let binds =
+            vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::Out(0), Bind::Out(1)];
         let grid = crate::ops::launch::fold_groups(channels);
-        vec![Launch { kernel: Kernel::file("batch_norm_grad_stats", "grad_stats"), dims, binds, grid }]
+        vec![Launch {
+            kernel: Kernel::file("batch_norm_grad_stats", "grad_stats"),
+            dims,
+            binds,
+            grid,
+        }]
     }
 }
 
@@ -342,7 +373,9 @@ pub fn cases() -> Vec<Case> {
             f(one(), Domain::Uniform(0.5, 2.0)),
         ];
         let mut case = Case::graph(name, ins, move |graph, ins| {
-            Ok(vec![batch_norm(graph, ins[0], ins[1], ins[2], ins[3], ins[4], 1e-3, 0.1, training)?.y])
+            Ok(vec![
+                batch_norm(graph, ins[0], ins[1], ins[2], ins[3], ins[4], 1e-3, 0.1, training)?.y,
+            ])
         });
         case.not_differentiated = vec![3, 4];
         case
@@ -350,7 +383,16 @@ pub fn cases() -> Vec<Case> {
     let running = |channels: usize| {
         let f = |domain| (TensorType::f32([channels]), domain);
         let op = UpdateRunning { momentum: 0.1, count: 7 };
-        Case::update("running", op, vec![f(Domain::Normal), f(Domain::Uniform(0.5, 2.0)), f(Domain::Normal), f(Domain::Uniform(0.5, 2.0))])
+        Case::update(
+            "running",
+            op,
+            vec![
+                f(Domain::Normal),
+                f(Domain::Uniform(0.5, 2.0)),
+                f(Domain::Normal),
+                f(Domain::Uniform(0.5, 2.0)),
+            ],
+        )
     };
     vec![
         case("rows3_channels1", &[3, 1], true),

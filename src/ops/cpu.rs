@@ -270,8 +270,7 @@ impl Split {
         let work = m * n * k;
         let rows = m > n;
         let side = if rows { m } else { n };
-        let wanted =
-            if work <= Split::SMALL { 1 } else { (work / Split::PIECE).clamp(1, 16) };
+        let wanted = if work <= Split::SMALL { 1 } else { (work / Split::PIECE).clamp(1, 16) };
         let wanted = wanted.max((work / Split::BIG_PIECE).min(64));
         let unit = if rows { 8 } else { 48 };
         let size = side.div_ceil(wanted).next_multiple_of(unit).min(side).max(1);

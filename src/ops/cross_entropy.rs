@@ -9,7 +9,7 @@ use crate::graph::{DType, Graph, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Operands: logits `[rows, classes]`, targets i32 `[rows]`. Results `[rows]`: the loss, the
 /// weight (1, or 0 where ignored), and 1 where the first largest logit is the target's. A target
@@ -95,9 +95,13 @@ fn row_stats_index<R: Real>(x: &[R]) -> usize {
 
 fn infer(ins: &[&TensorType]) -> Result<usize, String> {
     let (logits, targets) = (ins[0], ins[1]);
-    let fits = logits.shape.rank() == 2 && targets.dtype == DType::I32 && targets.shape.dims() == &logits.shape.dims()[..1];
+    let fits = logits.shape.rank() == 2
+        && targets.dtype == DType::I32
+        && targets.shape.dims() == &logits.shape.dims()[..1];
     if !fits {
-        return Err(format!("expected logits [rows, classes] and i32 targets [rows], got {logits} and {targets}"));
+        return Err(format!(
+            "expected logits [rows, classes] and i32 targets [rows], got {logits} and {targets}"
+        ));
     }
     Ok(logits.shape.dims()[0])
 }
@@ -115,7 +119,10 @@ impl Op for CrossEntropy {
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
         let index = Grad::Stops("targets are class indices");
         let Some(d_loss) = call.d_outs[0] else {
-            return Ok(vec![Grad::Stops("weights and hits do not depend on the logits smoothly"), index]);
+            return Ok(vec![
+                Grad::Stops("weights and hits do not depend on the logits smoothly"),
+                index,
+            ]);
         };
         let op = CrossEntropyGrad(self.clone());
         let dx = graph.apply(Arc::new(op), &[call.ins[0], call.ins[1], d_loss])?[0];
@@ -131,7 +138,12 @@ impl Op for CrossEntropy {
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0), Bind::Out(1), Bind::Out(2)];
         let grid = fold_groups(call.ins[0].shape.dims()[0]);
-        vec![Launch { kernel: Kernel::file("cross_entropy", "cross_entropy"), dims: self.dims(call.ins[0]), binds, grid }]
+        vec![Launch {
+            kernel: Kernel::file("cross_entropy", "cross_entropy"),
+            dims: self.dims(call.ins[0]),
+            binds,
+            grid,
+        }]
     }
 }
 
@@ -184,18 +196,29 @@ impl Op for CrossEntropyGrad {
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let binds = vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::Out(0)];
         let grid = fold_groups(call.ins[0].shape.dims()[0]);
-        vec![Launch { kernel: Kernel::file("cross_entropy_grad", "cross_entropy_grad"), dims: self.0.dims(call.ins[0]), binds, grid }]
+        vec![Launch {
+            kernel: Kernel::file("cross_entropy_grad", "cross_entropy_grad"),
+            dims: self.0.dims(call.ins[0]),
+            binds,
+            grid,
+        }]
     }
 }
 
 /// Uses that the generic checks run over. Only the loss is differentiated; weights and hits are
 /// compared between executors.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &'static str, rows: usize, cols: usize, label_smoothing: f32, targets: Domain| {
-        let op = CrossEntropy { label_smoothing, ignore_index: -100 };
-        let ins = vec![(TensorType::f32([rows, cols]), Domain::Normal), (TensorType::i32([rows]), targets)];
-        Case::graph(name, ins, move |graph, ins| Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]]))
-    };
+    let case =
+        |name: &'static str, rows: usize, cols: usize, label_smoothing: f32, targets: Domain| {
+            let op = CrossEntropy { label_smoothing, ignore_index: -100 };
+            let ins = vec![
+                (TensorType::f32([rows, cols]), Domain::Normal),
+                (TensorType::i32([rows]), targets),
+            ];
+            Case::graph(name, ins, move |graph, ins| {
+                Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]])
+            })
+        };
     vec![
         case("one", 1, 2, 0.0, Domain::Index(2)),
         case("rows7_cols5", 7, 5, 0.0, Domain::Index(5)),

@@ -5,7 +5,7 @@ use crate::cpu_by_eval;
 use crate::graph::{DType, Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Operands table `[rows, width]` and ids i32 of any shape; result `[ids…, width]`. An id outside
 /// of the table gives NaN.
@@ -42,7 +42,10 @@ impl Op for Embedding {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         if ins[0].shape.rank() != 2 || ins[1].dtype != DType::I32 {
-            return Err(format!("expected a table [rows, width] and i32 ids, got {} and {}", ins[0], ins[1]));
+            return Err(format!(
+                "expected a table [rows, width] and i32 ids, got {} and {}",
+                ins[0], ins[1]
+            ));
         }
         let mut dims = ins[1].shape.dims().to_vec();
         dims.push(ins[0].shape.last());

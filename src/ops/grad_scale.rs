@@ -4,7 +4,10 @@
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real, ScratchCall, Target};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall,
+    Target,
+};
 
 /// Operands: all gradients (sums over the window) and the statistics. Result: scale, norm,
 /// non-finite count, weight, then the statistics.
@@ -127,7 +130,10 @@ impl Op for GradScale {
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
     let case = |name: &'static str, n: usize, stats: usize, clip_norm: Option<f32>| {
-        let ins = vec![(TensorType::f32([n]), Domain::Normal), (TensorType::f32([stats]), Domain::Uniform(1.0, 9.0))];
+        let ins = vec![
+            (TensorType::f32([n]), Domain::Normal),
+            (TensorType::f32([stats]), Domain::Uniform(1.0, 9.0)),
+        ];
         Case::update(name, GradScale { clip_norm, weight_index: 1 }, ins)
     };
     vec![

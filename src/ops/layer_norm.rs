@@ -10,7 +10,9 @@ use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::cpu::{self, fold_lanes, par_rows};
 use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real, ScratchCall};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall,
+};
 
 /// Operands x `[…, features]`, γ `[features]`, β `[features]`; results y, μ `[rows]`, r `[rows]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +36,13 @@ const CHUNK: usize = 64;
 ///
 /// # Errors
 /// When γ or β do not have the last axis's extent.
-pub fn layer_norm(graph: &mut Graph, x: ValueId, gamma: ValueId, beta: ValueId, eps: f32) -> Result<ValueId, ShapeError> {
+pub fn layer_norm(
+    graph: &mut Graph,
+    x: ValueId,
+    gamma: ValueId,
+    beta: ValueId,
+    eps: f32,
+) -> Result<ValueId, ShapeError> {
     Ok(graph.apply(Arc::new(LayerNorm { eps }), &[x, gamma, beta])?[0])
 }
 
@@ -87,7 +95,10 @@ impl Op for LayerNorm {
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let (rows, cols) = rows_cols(ins[0]);
         if ins[1].shape.dims() != [cols] || ins[2].shape.dims() != [cols] {
-            return Err(format!("weight {} and bias {} must be [{cols}]", ins[1].shape, ins[2].shape));
+            return Err(format!(
+                "weight {} and bias {} must be [{cols}]",
+                ins[1].shape, ins[2].shape
+            ));
         }
         Ok(vec![ins[0].clone(), TensorType::f32([rows]), TensorType::f32([rows])])
     }
@@ -116,9 +127,15 @@ impl Op for LayerNorm {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (rows, cols) = rows_cols(call.ins[0]);
-        let binds = vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::Out(0), Bind::Out(1), Bind::Out(2)];
+        let binds =
+            vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::Out(0), Bind::Out(1), Bind::Out(2)];
         let dims = vec![rows as u32, cols as u32, self.eps.to_bits()];
-        vec![Launch { kernel: Kernel::file("layer_norm", "layer_norm"), dims, binds, grid: fold_groups(rows) }]
+        vec![Launch {
+            kernel: Kernel::file("layer_norm", "layer_norm"),
+            dims,
+            binds,
+            grid: fold_groups(rows),
+        }]
     }
 }
 
@@ -163,9 +180,15 @@ impl Op for LayerNormGradInput {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (rows, cols) = rows_cols(call.ins[0]);
-        let binds = vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::In(4), Bind::Out(0)];
+        let binds =
+            vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::In(4), Bind::Out(0)];
         let dims = vec![rows as u32, cols as u32];
-        vec![Launch { kernel: Kernel::file("layer_norm_grad_input", "grad_input"), dims, binds, grid: fold_groups(rows) }]
+        vec![Launch {
+            kernel: Kernel::file("layer_norm_grad_input", "grad_input"),
+            dims,
+            binds,
+            grid: fold_groups(rows),
+        }]
     }
 }
 
@@ -246,7 +269,9 @@ pub fn cases() -> Vec<Case> {
         let cols = dims[dims.len() - 1];
         let f = |shape: Shape| (TensorType::f32(shape), Domain::Normal);
         let ins = vec![f(Shape::new(dims)), f([cols].into()), f([cols].into())];
-        Case::graph(name, ins, |graph, ins| Ok(vec![layer_norm(graph, ins[0], ins[1], ins[2], 1e-3)?]))
+        Case::graph(name, ins, |graph, ins| {
+            Ok(vec![layer_norm(graph, ins[0], ins[1], ins[2], 1e-3)?])
+        })
     };
     vec![
         case("rows1_cols2", &[1, 2]),

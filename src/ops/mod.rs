@@ -5,11 +5,11 @@
 //! An op is an object that the tiers interrogate: the graph asks for shapes and gradients, the
 //! plan for launches and scratch, the CPU executor for a call. No tier matches on op names.
 
-pub mod concat;
 pub mod accumulate;
 pub mod adam;
 pub mod attention;
 pub mod batch_norm;
+pub mod concat;
 pub mod conv2d;
 pub mod cpu;
 pub mod cross_entropy;
@@ -17,16 +17,16 @@ pub mod embedding;
 pub mod grad_scale;
 pub mod launch;
 pub mod layer_norm;
+pub mod map;
+pub mod matmul;
 pub mod philox;
 pub mod pool2d;
+pub mod real;
+pub mod reduce;
 pub mod sgd;
 pub mod softmax;
 pub mod stats;
 pub mod update;
-pub mod map;
-pub mod matmul;
-pub mod real;
-pub mod reduce;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -231,7 +231,13 @@ impl Case {
         + Sync
         + 'static,
     ) -> Self {
-        Case { name: name.into(), ins, build: Arc::new(build), differentiable: true, not_differentiated: Vec::new() }
+        Case {
+            name: name.into(),
+            ins,
+            build: Arc::new(build),
+            differentiable: true,
+            not_differentiated: Vec::new(),
+        }
     }
 
     /// A case of an update op, which nothing differentiates.

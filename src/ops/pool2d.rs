@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// The largest element of each window of x `[batch, channels, height, width]`; padding never wins.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,8 @@ impl Plane {
     fn window(&self, axis: usize, o: usize) -> std::ops::Range<usize> {
         let start = o * self.stride[axis];
         let first = start.saturating_sub(self.padding[axis]);
-        let last = (start + self.kernel[axis]).saturating_sub(self.padding[axis]).min(self.input[axis]);
+        let last =
+            (start + self.kernel[axis]).saturating_sub(self.padding[axis]).min(self.input[axis]);
         first..last
     }
 
@@ -81,27 +82,56 @@ impl Plane {
 
     fn dims(&self, planes: usize, count_include_pad: bool) -> Vec<u32> {
         let words = [
-            planes, self.input[0], self.input[1], self.output[0], self.output[1], self.kernel[0], self.kernel[1],
-            self.stride[0], self.stride[1], self.padding[0], self.padding[1], usize::from(count_include_pad),
+            planes,
+            self.input[0],
+            self.input[1],
+            self.output[0],
+            self.output[1],
+            self.kernel[0],
+            self.kernel[1],
+            self.stride[0],
+            self.stride[1],
+            self.padding[0],
+            self.padding[1],
+            usize::from(count_include_pad),
         ];
         words.iter().map(|w| *w as u32).collect()
     }
 }
 
-fn plane(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], x: &Shape, y: &Shape) -> Plane {
+fn plane(
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    x: &Shape,
+    y: &Shape,
+) -> Plane {
     let size = |s: &Shape| [s.dims()[2], s.dims()[3]];
     Plane { kernel, stride, padding, input: size(x), output: size(y) }
 }
 
-fn infer(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], x: &TensorType) -> Result<Vec<TensorType>, String> {
+fn infer(
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    x: &TensorType,
+) -> Result<Vec<TensorType>, String> {
     let d = x.shape.dims();
     if d.len() != 4 {
         return Err(format!("expected [batch, channels, height, width], got {}", x.shape));
     }
-    let axis = |a: usize| (d[2 + a] + 2 * padding[a]).checked_sub(kernel[a]).map(|rest| rest / stride[a] + 1);
+    let axis = |a: usize| {
+        (d[2 + a] + 2 * padding[a]).checked_sub(kernel[a]).map(|rest| rest / stride[a] + 1)
+    };
     match (axis(0), axis(1)) {
         (Some(rows), Some(cols)) => Ok(vec![TensorType::f32([d[0], d[1], rows, cols])]),
-        _ => Err(format!("a window of {}x{} does not fit the padded input of {}x{}", kernel[0], kernel[1], d[2] + 2 * padding[0], d[3] + 2 * padding[1])),
+        _ => Err(format!(
+            "a window of {}x{} does not fit the padded input of {}x{}",
+            kernel[0],
+            kernel[1],
+            d[2] + 2 * padding[0],
+            d[3] + 2 * padding[1]
+        )),
     }
 }
 
@@ -110,7 +140,13 @@ fn planes(ty: &TensorType) -> usize {
     ty.shape.dims()[0] * ty.shape.dims()[1]
 }
 
-fn flat(entry: &'static str, file: &'static str, dims: Vec<u32>, binds: Vec<Bind>, out: &TensorType) -> Vec<Launch> {
+fn flat(
+    entry: &'static str,
+    file: &'static str,
+    dims: Vec<u32>,
+    binds: Vec<Bind>,
+    out: &TensorType,
+) -> Vec<Launch> {
     vec![Launch::flat(Kernel::file(file, entry), dims, binds, out.shape.elements(), 256)]
 }
 
@@ -118,7 +154,13 @@ fn flat(entry: &'static str, file: &'static str, dims: Vec<u32>, binds: Vec<Bind
 const PLANES: usize = 4;
 
 /// Runs `body(plane index, input plane, output plane)` for every plane.
-fn each_plane<R: Real>(input: &[R], in_size: usize, out: &mut [R], out_size: usize, body: impl Fn(usize, &[R], &mut [R]) + Send + Sync) {
+fn each_plane<R: Real>(
+    input: &[R],
+    in_size: usize,
+    out: &mut [R],
+    out_size: usize,
+    body: impl Fn(usize, &[R], &mut [R]) + Send + Sync,
+) {
     par_rows(out, out_size, PLANES, |first, out| {
         for (index, out) in out.chunks_exact_mut(out_size).enumerate() {
             let plane = first + index;
@@ -204,7 +246,13 @@ impl Op for MaxPool2dGrad {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let dims = self.0.plane(call.ins[0], call.ins[1]).dims(planes(call.ins[0]), false);
-        flat("max_pool_grad", "max_pool2d", dims, vec![Bind::In(0), Bind::Out(0), Bind::In(1)], call.outs[0])
+        flat(
+            "max_pool_grad",
+            "max_pool2d",
+            dims,
+            vec![Bind::In(0), Bind::Out(0), Bind::In(1)],
+            call.outs[0],
+        )
     }
 }
 
@@ -215,7 +263,11 @@ impl AvgPool2d {
 
     /// What the window `(oy, ox)` is divided by.
     fn divisor(&self, p: &Plane, oy: usize, ox: usize) -> usize {
-        if self.count_include_pad { self.kernel[0] * self.kernel[1] } else { p.window(0, oy).len() * p.window(1, ox).len() }
+        if self.count_include_pad {
+            self.kernel[0] * self.kernel[1]
+        } else {
+            p.window(0, oy).len() * p.window(1, ox).len()
+        }
     }
 
     fn eval<R: Real>(&self, call: Call<'_, R>) {
@@ -273,7 +325,8 @@ impl AvgPool2dGrad {
                 let mut total = R::ZERO;
                 for oy in p.holders(0, at / p.input[1]) {
                     for ox in p.holders(1, at % p.input[1]) {
-                        total += dy[oy * p.output[1] + ox] / R::of(self.0.divisor(&p, oy, ox) as f64);
+                        total +=
+                            dy[oy * p.output[1] + ox] / R::of(self.0.divisor(&p, oy, ox) as f64);
                     }
                 }
                 *out = total;
@@ -322,9 +375,12 @@ pub fn cases() -> Vec<Case> {
     for (name, x, kernel, stride, padding) in geometries {
         let max: Arc<dyn Op> = Arc::new(MaxPool2d { kernel, stride, padding });
         let ins = |domain| vec![(TensorType::f32(Shape::new(x)), domain)];
-        cases.push(Case::graph(format!("max_{name}"), ins(Domain::Distinct), move |g, v| g.apply(max.clone(), v)));
+        cases.push(Case::graph(format!("max_{name}"), ins(Domain::Distinct), move |g, v| {
+            g.apply(max.clone(), v)
+        }));
         for count_include_pad in [true, false] {
-            let avg: Arc<dyn Op> = Arc::new(AvgPool2d { kernel, stride, padding, count_include_pad });
+            let avg: Arc<dyn Op> =
+                Arc::new(AvgPool2d { kernel, stride, padding, count_include_pad });
             let name = format!("avg_{name}_{count_include_pad}");
             cases.push(Case::graph(name, ins(Domain::Normal), move |g, v| g.apply(avg.clone(), v)));
         }

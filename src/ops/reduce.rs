@@ -4,7 +4,10 @@ use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::cpu::{self, par_rows};
 use crate::ops::map;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real, ScratchCall, Target};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall,
+    Target,
+};
 
 /// Sums over neighbouring axes: the operand is seen as `[outer, reduce, inner]`, the result is
 /// `[outer, inner]`, under `out`'s shape.
@@ -44,7 +47,8 @@ pub fn sum_to(graph: &mut Graph, value: ValueId, shape: &Shape) -> Result<ValueI
 /// When an axis does not exist.
 pub fn sum(graph: &mut Graph, value: ValueId, axes: &[usize]) -> Result<ValueId, ShapeError> {
     let mut at = value;
-    let mut todo: Vec<usize> = axes.iter().copied().filter(|axis| graph.shape(value).dims()[*axis] != 1).collect();
+    let mut todo: Vec<usize> =
+        axes.iter().copied().filter(|axis| graph.shape(value).dims()[*axis] != 1).collect();
     todo.sort_unstable();
     // The last run of neighbouring axes first: what is summed away early is never read again.
     while let Some(last) = todo.pop() {
@@ -125,8 +129,13 @@ impl Op for ReduceSum {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let elements = ins[0].shape.elements();
-        if elements != self.outer * self.reduce * self.inner || self.out.elements() != self.outer * self.inner {
-            return Err(format!("{} is not [{}, {}, {}]", ins[0].shape, self.outer, self.reduce, self.inner));
+        if elements != self.outer * self.reduce * self.inner
+            || self.out.elements() != self.outer * self.inner
+        {
+            return Err(format!(
+                "{} is not [{}, {}, {}]",
+                ins[0].shape, self.outer, self.reduce, self.inner
+            ));
         }
         Ok(vec![TensorType::f32(self.out.clone())])
     }
@@ -150,12 +159,18 @@ impl Op for ReduceSum {
         if self.inner == 1 {
             let dims = vec![word(self.outer), word(self.reduce)];
             let grid = crate::ops::launch::fold_groups(self.outer);
-            return vec![Launch { kernel: Kernel::file("reduce", "rows"), dims, binds: vec![Bind::In(0), Bind::Out(0)], grid }];
+            return vec![Launch {
+                kernel: Kernel::file("reduce", "rows"),
+                dims,
+                binds: vec![Bind::In(0), Bind::Out(0)],
+                grid,
+            }];
         }
         let parts = self.parts();
         let columns = self.inner.div_ceil(64);
         let launch = |from: Bind, to: Bind, reduce: usize, chunk: usize, parts: usize| {
-            let dims = vec![word(self.outer), word(reduce), word(self.inner), word(chunk), word(parts)];
+            let dims =
+                vec![word(self.outer), word(reduce), word(self.inner), word(chunk), word(parts)];
             let grid = crate::ops::launch::fold_groups(self.outer * parts * columns);
             Launch { kernel: Kernel::file("reduce", "columns"), dims, binds: vec![from, to], grid }
         };

@@ -7,7 +7,7 @@ use super::update::UpdateRule;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Operands: parameters and, with momentum, the buffer (both in place), gradients, control.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +53,8 @@ impl Sgd {
             return;
         }
         let of = |x: f32| R::of(f64::from(x));
-        let (scale, lr, decay, momentum) = (control[0], of(call.globals.hyper[0]), of(self.weight_decay), of(self.momentum));
+        let (scale, lr, decay, momentum) =
+            (control[0], of(call.globals.hyper[0]), of(self.weight_decay), of(self.momentum));
         let first_step = call.globals.step == 1;
         if !self.has_buffer() {
             par_rows(call.outs[0], 1, PIECE, |first, p| {
@@ -110,10 +111,21 @@ impl Op for Sgd {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let n = call.ins[0].shape.elements();
-        let dims = vec![n as u32, self.weight_decay.to_bits(), self.momentum.to_bits(), u32::from(self.nesterov)];
+        let dims = vec![
+            n as u32,
+            self.weight_decay.to_bits(),
+            self.momentum.to_bits(),
+            u32::from(self.nesterov),
+        ];
         if self.has_buffer() {
             let binds = vec![Bind::Out(0), Bind::Out(1), Bind::In(2), Bind::In(3)];
-            return vec![Launch::flat(Kernel::file("sgd_momentum", "sgd_momentum"), dims, binds, n, 256)];
+            return vec![Launch::flat(
+                Kernel::file("sgd_momentum", "sgd_momentum"),
+                dims,
+                binds,
+                n,
+                256,
+            )];
         }
         let binds = vec![Bind::Out(0), Bind::In(1), Bind::In(2)];
         vec![Launch::flat(Kernel::file("sgd", "sgd"), dims, binds, n, 256)]

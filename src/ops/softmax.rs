@@ -5,7 +5,7 @@ use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
 use crate::ops::cpu::{dot, par_rows};
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Softmax over the last axis of one operand.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,11 @@ impl Op for Softmax {
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        vec![row_launch(Kernel::file("softmax", "softmax"), call.ins[0], vec![Bind::In(0), Bind::Out(0)])]
+        vec![row_launch(
+            Kernel::file("softmax", "softmax"),
+            call.ins[0],
+            vec![Bind::In(0), Bind::Out(0)],
+        )]
     }
 }
 
@@ -122,7 +126,11 @@ impl Op for SoftmaxGrad {
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
     let case = |name: &'static str, dims: &[usize]| {
-        Case::op(name, Softmax, vec![(TensorType::f32(crate::graph::Shape::new(dims)), Domain::Normal)])
+        Case::op(
+            name,
+            Softmax,
+            vec![(TensorType::f32(crate::graph::Shape::new(dims)), Domain::Normal)],
+        )
     };
     vec![
         case("one", &[1, 1]),

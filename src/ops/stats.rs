@@ -2,10 +2,10 @@
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
+use crate::ops::concat::Slice;
 use crate::ops::cpu;
 use crate::ops::map::{self, Code};
-use crate::ops::concat::Slice;
-use crate::ops::{Bind, Call, Case, Domain, Grad, GradCall, GpuCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// Operands: any number of float tensors; result: the vector of their sums.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +34,12 @@ impl Op for Stats {
             let shape = graph.shape(*input).clone();
             let one = graph.op(Slice { axis: 0, start: index, len: 1 }, &[call.d_out()])?;
             let one = graph.reshape(one, crate::graph::Shape::default())?;
-            grads.push(Grad::Flows(map::apply(graph, Code::of(|code| code.input(0)), &[one], shape)?));
+            grads.push(Grad::Flows(map::apply(
+                graph,
+                Code::of(|code| code.input(0)),
+                &[one],
+                shape,
+            )?));
         }
         Ok(grads)
     }
@@ -47,13 +52,21 @@ impl Op for Stats {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         // Up to three vectors a launch: each is one workgroup's.
-        let groups: Vec<Vec<usize>> = (0..call.ins.len()).collect::<Vec<_>>().chunks(3).map(<[usize]>::to_vec).collect();
+        let groups: Vec<Vec<usize>> =
+            (0..call.ins.len()).collect::<Vec<_>>().chunks(3).map(<[usize]>::to_vec).collect();
         let launch = |group: &Vec<usize>| {
             let at = |i: usize| group.get(i).copied().unwrap_or(group[0]);
             let mut dims = vec![group[0] as u32];
-            dims.extend((0..3).map(|i| group.get(i).map_or(0, |g| call.ins[*g].shape.elements() as u32)));
+            dims.extend(
+                (0..3).map(|i| group.get(i).map_or(0, |g| call.ins[*g].shape.elements() as u32)),
+            );
             let binds = vec![Bind::In(at(0)), Bind::In(at(1)), Bind::In(at(2)), Bind::Out(0)];
-            Launch { kernel: Kernel::file("stats", "stats"), dims, binds, grid: [group.len() as u32, 1, 1] }
+            Launch {
+                kernel: Kernel::file("stats", "stats"),
+                dims,
+                binds,
+                grid: [group.len() as u32, 1, 1],
+            }
         };
         groups.iter().map(launch).collect()
     }

@@ -90,7 +90,12 @@ pub fn build(request: Request<'_>) -> Result<Plan, PlanError> {
 ///
 /// # Errors
 /// When something does not fit the target.
-pub fn of_graph(graph: &Graph, inputs: &[ValueId], outputs: &[ValueId], target: &Target) -> Result<Plan, PlanError> {
+pub fn of_graph(
+    graph: &Graph,
+    inputs: &[ValueId],
+    outputs: &[ValueId],
+    target: &Target,
+) -> Result<Plan, PlanError> {
     let nothing = Layout::default();
     let request = Request {
         target,
@@ -157,7 +162,8 @@ impl Builder<'_> {
             let shape = graph.shape(rows).clone();
             seeds.push((rows, graph.constant(factor, shape)));
         }
-        let grads = grad::grad(&mut graph, &seeds, &wrt).map_err(|error| self.unreached(error, &trained))?;
+        let grads = grad::grad(&mut graph, &seeds, &wrt)
+            .map_err(|error| self.unreached(error, &trained))?;
         graph.set_scope("");
         let mut pins: Vec<(ValueId, Slot)> = (trained.iter().zip(grads))
             .map(|(index, value)| (value, layout.params[*index].slot(Page::Grads)))
@@ -206,11 +212,13 @@ impl Builder<'_> {
         let keep: Vec<ValueId> = keep.iter().map(|v| pruned[v]).collect();
         let (graph, fused) = super::fuse::fuse(&graph, &keep, self.request.target);
         let at = |value: &ValueId| graph.root(fused[&pruned[value]]);
-        let pinned: HashMap<ValueId, Slot> = pins.iter().map(|(value, slot)| (at(value), *slot)).collect();
+        let pinned: HashMap<ValueId, Slot> =
+            pins.iter().map(|(value, slot)| (at(value), *slot)).collect();
         let kept: Vec<ValueId> = outputs.iter().map(at).collect();
         let consts = self.place_consts(&graph);
         let leaf = |leaf: &Leaf, ty: &TensorType| self.leaf_slot(leaf, ty, &batch, &consts);
-        let placed = place::place(&graph, self.request.target, &Fixed { leaf: &leaf, pinned, kept })?;
+        let placed =
+            place::place(&graph, self.request.target, &Fixed { leaf: &leaf, pinned, kept })?;
         place::verify(&placed.steps)?;
         self.arena = self.arena.max(placed.arena);
         let outputs = outputs
@@ -235,12 +243,18 @@ impl Builder<'_> {
 
     /// Gives each constant of a graph a slot; equal ones share it.
     fn place_consts(&mut self, graph: &Graph) -> HashMap<(u32, u64), Slot> {
-        let mut slots: HashMap<(u32, u64), Slot> =
-            self.consts.iter().map(|(slot, value)| ((value.to_bits(), slot.bytes), *slot)).collect();
+        let mut slots: HashMap<(u32, u64), Slot> = self
+            .consts
+            .iter()
+            .map(|(slot, value)| ((value.to_bits(), slot.bytes), *slot))
+            .collect();
         for info in &graph.values {
             let crate::graph::Origin::Leaf(Leaf::Constant(value)) = info.origin else { continue };
             slots.entry((value.to_bits(), info.ty.bytes())).or_insert_with(|| {
-                let offset = self.consts.last().map_or(0, |(s, _)| (s.offset + s.bytes).next_multiple_of(ALIGN));
+                let offset = self
+                    .consts
+                    .last()
+                    .map_or(0, |(s, _)| (s.offset + s.bytes).next_multiple_of(ALIGN));
                 let slot = Slot { page: Page::Consts, offset, bytes: info.ty.bytes() };
                 self.consts.push((slot, value));
                 slot
@@ -249,13 +263,21 @@ impl Builder<'_> {
         slots
     }
 
-    fn leaf_slot(&self, leaf: &Leaf, ty: &TensorType, batch: &[(Slot, TensorType)], consts: &HashMap<(u32, u64), Slot>) -> Slot {
+    fn leaf_slot(
+        &self,
+        leaf: &Leaf,
+        ty: &TensorType,
+        batch: &[(Slot, TensorType)],
+        consts: &HashMap<(u32, u64), Slot>,
+    ) -> Slot {
         match leaf {
             Leaf::Param(index) => self.params().params[*index].slot(Page::Params),
             Leaf::State(index) => self.request.states.params[*index].slot(Page::State),
             Leaf::Input(index) => batch[*index].0,
             Leaf::Constant(value) => consts[&(value.to_bits(), ty.bytes())],
-            Leaf::Page { page, offset } => Slot { page: *page, offset: *offset as u64 * 4, bytes: ty.bytes() },
+            Leaf::Page { page, offset } => {
+                Slot { page: *page, offset: *offset as u64 * 4, bytes: ty.bytes() }
+            }
         }
     }
 
@@ -333,10 +355,19 @@ impl Builder<'_> {
         pages.push((Page::Batch, self.batch));
         let consts = self.consts.last().map_or(0, |(s, _)| s.offset + s.bytes);
         pages.push((Page::Consts, consts.next_multiple_of(ALIGN)));
-        pages.push((Page::Report, (((REPORT_HEAD + self.stats) * 4) as u64).next_multiple_of(ALIGN)));
+        pages.push((
+            Page::Report,
+            (((REPORT_HEAD + self.stats) * 4) as u64).next_multiple_of(ALIGN),
+        ));
         pages.push((Page::Arena, self.arena));
         pages.retain(|(_, bytes)| *bytes > 0);
-        Ok(Plan { target: self.request.target.clone(), pages, programs: self.programs, roles: self.roles, consts: self.consts })
+        Ok(Plan {
+            target: self.request.target.clone(),
+            pages,
+            programs: self.programs,
+            roles: self.roles,
+            consts: self.consts,
+        })
     }
 }
 
@@ -352,14 +383,21 @@ fn param_leaves(graph: &Graph) -> HashMap<usize, ValueId> {
 
 /// Makes every pinned value one that a node computes and that is pinned once: leaves and values
 /// that are wanted in two places are copied.
-fn distinct(graph: &mut Graph, pins: Vec<(ValueId, Slot)>) -> Result<Vec<(ValueId, Slot)>, PlanError> {
+fn distinct(
+    graph: &mut Graph,
+    pins: Vec<(ValueId, Slot)>,
+) -> Result<Vec<(ValueId, Slot)>, PlanError> {
     let mut taken = Vec::new();
     let mut out = Vec::with_capacity(pins.len());
     for (value, slot) in pins {
         let root = graph.root(value);
         let mut pinned = value;
         if grad::is_leaf(graph, value) || taken.contains(&root) {
-            let map = Map { code: Code::of(|code| code.input(0)), inputs: 1, shape: graph.shape(value).clone() };
+            let map = Map {
+                code: Code::of(|code| code.input(0)),
+                inputs: 1,
+                shape: graph.shape(value).clone(),
+            };
             pinned = graph.op(map, &[value])?;
         }
         taken.push(graph.root(pinned));

@@ -14,7 +14,11 @@ use crate::ops::map::{Access, Code, Map, Reg};
 use crate::ops::{GpuLimits, Op, Target};
 
 /// The fused graph, and where each value that is still stored went. `keep` values stay stored.
-pub fn fuse(graph: &Graph, keep: &[ValueId], target: &Target) -> (Graph, HashMap<ValueId, ValueId>) {
+pub fn fuse(
+    graph: &Graph,
+    keep: &[ValueId],
+    target: &Target,
+) -> (Graph, HashMap<ValueId, ValueId>) {
     let mut clusters = Clusters::new(graph, keep);
     for node in 0..graph.nodes.len() {
         clusters.grow(node);
@@ -88,7 +92,9 @@ impl<'a> Clusters<'a> {
             return;
         }
         for input in &self.node(node).inputs {
-            let Some(producer) = self.producer(*input).filter(|p| self.is_map(*p)) else { continue };
+            let Some(producer) = self.producer(*input).filter(|p| self.is_map(*p)) else {
+                continue;
+            };
             let (from, to) = (self.of[producer], self.of[node]);
             if from != to {
                 self.merge(from, to);
@@ -101,9 +107,13 @@ impl<'a> Clusters<'a> {
         let mut members: Vec<usize> = a.members.iter().chain(&b.members).copied().collect();
         members.sort_unstable();
         let shapes = [a.shape.clone(), b.shape.clone()];
-        let Some(shape) = shapes.into_iter().find(|shape| self.fits(&members, shape)) else { return };
+        let Some(shape) = shapes.into_iter().find(|shape| self.fits(&members, shape)) else {
+            return;
+        };
         let merged = Cluster { members, shape, product: None };
-        if self.bindings(&merged) > GpuLimits::FLOOR.storage_bindings as usize || self.has_way_back(&merged) {
+        if self.bindings(&merged) > GpuLimits::FLOOR.storage_bindings as usize
+            || self.has_way_back(&merged)
+        {
             return;
         }
         merged.members.iter().for_each(|member| self.of[*member] = to);
@@ -122,7 +132,10 @@ impl<'a> Clusters<'a> {
                     let own = self.graph.shape(*input);
                     let inside = self.producer(*input).is_some_and(|p| members.contains(&p));
                     let whole = own.elements() == shape.elements();
-                    let alike = || own.broadcasts_to(shape) && Access::new(own, shape) == Access::new(own, &map.shape);
+                    let alike = || {
+                        own.broadcasts_to(shape)
+                            && Access::new(own, shape) == Access::new(own, &map.shape)
+                    };
                     whole || (!inside && (map.shape == *shape || alike()))
                 })
         })
@@ -145,7 +158,8 @@ impl<'a> Clusters<'a> {
     fn same(&self, cluster: &Cluster, a: ValueId, b: ValueId) -> bool {
         let all = cluster.shape.elements();
         let (first, second) = (self.graph.shape(a), self.graph.shape(b));
-        self.graph.root(a) == self.graph.root(b) && (first == second || (first.elements() == all && second.elements() == all))
+        self.graph.root(a) == self.graph.root(b)
+            && (first == second || (first.elements() == all && second.elements() == all))
     }
 
     /// Results that somebody outside reads or that are kept.
@@ -153,7 +167,8 @@ impl<'a> Clusters<'a> {
         let results = cluster.members.iter().flat_map(|member| &self.node(*member).outputs);
         let read_outside = |value: &ValueId| {
             let readers = self.readers.get(value).map(Vec::as_slice).unwrap_or_default();
-            self.kept.contains(value) || readers.iter().any(|reader| !cluster.members.contains(reader))
+            self.kept.contains(value)
+                || readers.iter().any(|reader| !cluster.members.contains(reader))
         };
         results.copied().filter(read_outside).collect()
     }
@@ -171,7 +186,9 @@ impl<'a> Clusters<'a> {
             open.extend(self.producer(value).map(|producer| self.of[producer]));
         };
         let mut outer = Vec::new();
-        own.iter().for_each(|node| self.node(*node).inputs.iter().for_each(|input| push(&mut outer, *input)));
+        own.iter().for_each(|node| {
+            self.node(*node).inputs.iter().for_each(|input| push(&mut outer, *input))
+        });
         // Clusters that the members belong to now are the merged one.
         let inner: HashSet<usize> = own.iter().map(|node| self.of[*node]).collect();
         open.extend(outer.into_iter().filter(|cluster| !inner.contains(cluster)));
@@ -209,7 +226,10 @@ impl<'a> Clusters<'a> {
         let merged = Cluster { product: Some(node), ..cluster.clone() };
         let bindings = product.inputs.len() + self.bindings(&merged) - 1;
         let allowed = product.op.with_epilogue(&self.map(&merged).0).is_some();
-        if allowed && bindings <= GpuLimits::FLOOR.storage_bindings as usize && !self.has_way_back(&merged) {
+        if allowed
+            && bindings <= GpuLimits::FLOOR.storage_bindings as usize
+            && !self.has_way_back(&merged)
+        {
             self.clusters[self.of[node]] = Cluster::default();
             self.of[node] = to;
             self.clusters[to] = merged;
@@ -234,7 +254,9 @@ impl<'a> Clusters<'a> {
                 .map(|input| match registers.get(&self.graph.root(*input)) {
                     Some(register) => *register,
                     None => {
-                        let at = operands.iter().position(|operand| self.same(cluster, *operand, *input));
+                        let at = operands
+                            .iter()
+                            .position(|operand| self.same(cluster, *operand, *input));
                         code.input(at.unwrap_or(0))
                     }
                 })
@@ -243,7 +265,11 @@ impl<'a> Clusters<'a> {
             registers.extend(node.outputs.iter().copied().zip(results));
         }
         code.outs = outputs.iter().map(|output| registers[output]).collect();
-        (Map { code: code.pruned(), inputs: operands.len(), shape: cluster.shape.clone() }, operands, outputs)
+        (
+            Map { code: code.pruned(), inputs: operands.len(), shape: cluster.shape.clone() },
+            operands,
+            outputs,
+        )
     }
 }
 
@@ -281,11 +307,16 @@ impl<'a> Rebuild<'a> {
         let mut followers: HashMap<usize, Vec<usize>> = HashMap::new();
         let last = |at: usize| clusters.clusters[at].members.last().copied().unwrap_or(0);
         let mut ready = BinaryHeap::new();
-        for (at, cluster) in clusters.clusters.iter().enumerate().filter(|(_, c)| !c.members.is_empty()) {
+        for (at, cluster) in
+            clusters.clusters.iter().enumerate().filter(|(_, c)| !c.members.is_empty())
+        {
             let nodes = cluster.members.iter().chain(&cluster.product);
             let inputs = nodes.flat_map(|node| &clusters.node(*node).inputs);
-            let before: HashSet<usize> =
-                inputs.filter_map(|v| clusters.producer(*v)).map(|p| clusters.of[p]).filter(|c| *c != at).collect();
+            let before: HashSet<usize> = inputs
+                .filter_map(|v| clusters.producer(*v))
+                .map(|p| clusters.of[p])
+                .filter(|c| *c != at)
+                .collect();
             before.iter().for_each(|c| followers.entry(*c).or_default().push(at));
             if before.is_empty() {
                 ready.push(Reverse((last(at), at)));
@@ -310,7 +341,8 @@ impl<'a> Rebuild<'a> {
         let graph = self.clusters.graph;
         let first = self.clusters.node(cluster.product.unwrap_or(cluster.members[0]));
         if cluster.product.is_none() && cluster.members.len() == 1 {
-            let inputs: Vec<ValueId> = first.inputs.iter().filter_map(|input| self.translate(*input)).collect();
+            let inputs: Vec<ValueId> =
+                first.inputs.iter().filter_map(|input| self.translate(*input)).collect();
             let outputs = self.out.copy_node(first, &inputs, graph);
             self.to.extend(first.outputs.iter().copied().zip(outputs));
             return;

@@ -37,7 +37,11 @@ struct Interval {
 ///
 /// # Errors
 /// When an op updates in place what is not a leaf.
-pub(super) fn place(graph: &Graph, target: &Target, fixed: &Fixed<'_>) -> Result<Placed, PlanError> {
+pub(super) fn place(
+    graph: &Graph,
+    target: &Target,
+    fixed: &Fixed<'_>,
+) -> Result<Placed, PlanError> {
     let mut slots = HashMap::new();
     for (index, info) in graph.values.iter().enumerate() {
         if let Origin::Leaf(leaf) = &info.origin {
@@ -73,10 +77,16 @@ pub(super) fn place(graph: &Graph, target: &Target, fixed: &Fixed<'_>) -> Result
         }
     }
     let arena = pack(&mut intervals);
-    let slot = |at: usize| Slot { page: Page::Arena, offset: intervals[at].offset, bytes: intervals[at].bytes };
-    slots.extend(owners.iter().map(|(value, at)| {
-        (*value, Slot { bytes: graph.ty(*value).bytes().max(4), ..slot(*at) })
-    }));
+    let slot = |at: usize| Slot {
+        page: Page::Arena,
+        offset: intervals[at].offset,
+        bytes: intervals[at].bytes,
+    };
+    slots.extend(
+        owners.iter().map(|(value, at)| {
+            (*value, Slot { bytes: graph.ty(*value).bytes().max(4), ..slot(*at) })
+        }),
+    );
     let steps = (graph.nodes.iter().enumerate())
         .map(|(index, node)| step(graph, node, &slots, scratch.get(&index).map(|at| slot(*at))))
         .collect();
@@ -168,10 +178,14 @@ pub fn verify(steps: &[Step]) -> Result<(), PlanError> {
             step.outs.iter().chain(&step.scratch).enumerate().collect();
         for &(index, slot) in &written {
             let in_place = |input: usize| step.op.in_place().contains(&(input, index));
-            let clash = step.ins.iter().enumerate().find(|(i, s)| s.overlaps(slot) && !in_place(*i));
+            let clash =
+                step.ins.iter().enumerate().find(|(i, s)| s.overlaps(slot) && !in_place(*i));
             let twice = written.iter().find(|(other, s)| *other != index && s.overlaps(slot));
             if clash.is_some() || twice.is_some() {
-                return Err(PlanError::Overlap { op: step.op.name(), scope: step.scope.to_string() });
+                return Err(PlanError::Overlap {
+                    op: step.op.name(),
+                    scope: step.scope.to_string(),
+                });
             }
         }
     }

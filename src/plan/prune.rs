@@ -35,7 +35,8 @@ fn rebuild(graph: &Graph, live: &[bool], used: &[bool]) -> (Graph, HashMap<Value
         }
     }
     for node in graph.nodes.iter().enumerate().filter(|(i, _)| used[*i]).map(|(_, n)| n) {
-        let inputs: Vec<ValueId> = node.inputs.iter().map(|v| translate(graph, &mut out, &mut to, *v)).collect();
+        let inputs: Vec<ValueId> =
+            node.inputs.iter().map(|v| translate(graph, &mut out, &mut to, *v)).collect();
         let outputs = out.copy_node(node, &inputs, graph);
         to.extend(node.outputs.iter().copied().zip(outputs));
     }
@@ -46,7 +47,12 @@ fn rebuild(graph: &Graph, live: &[bool], used: &[bool]) -> (Graph, HashMap<Value
 }
 
 /// The new value of an old one, making its views anew where needed.
-fn translate(graph: &Graph, out: &mut Graph, to: &mut HashMap<ValueId, ValueId>, value: ValueId) -> ValueId {
+fn translate(
+    graph: &Graph,
+    out: &mut Graph,
+    to: &mut HashMap<ValueId, ValueId>,
+    value: ValueId,
+) -> ValueId {
     if let Some(found) = to.get(&value) {
         return *found;
     }

@@ -65,15 +65,20 @@ pub fn total_bytes(plan: &Plan) -> u64 {
 }
 
 /// The largest batch whose plan holds at most `ceiling` bytes, by bisection: `bytes` gives the
-/// bytes of a batch size and must not fall as the batch grows. `None` if not even 1 fits.
+/// bytes of a batch size and must not fall as the batch grows. Begins at 2 where 1 has no plan (a
+/// batch norm needs several values). `None` if not even the smallest batch fits.
 ///
 /// # Errors
 /// Whatever `bytes` fails with.
-pub fn largest_batch<E>(ceiling: u64, mut bytes: impl FnMut(usize) -> Result<u64, E>) -> Result<Option<usize>, E> {
-    if bytes(1)? > ceiling {
+pub fn largest_batch<E>(
+    ceiling: u64,
+    mut bytes: impl FnMut(usize) -> Result<u64, E>,
+) -> Result<Option<usize>, E> {
+    let smallest = if bytes(1).is_ok() { 1 } else { 2 };
+    if bytes(smallest)? > ceiling {
         return Ok(None);
     }
-    let (mut fits, mut high) = (1, 2);
+    let (mut fits, mut high) = (smallest, 2 * smallest);
     while bytes(high)? <= ceiling {
         (fits, high) = (high, high * 2);
     }

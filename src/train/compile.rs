@@ -26,6 +26,8 @@ pub struct Spec<'a> {
     pub inputs: Vec<InputSpec>,
     /// The target.
     pub target: InputSpec,
+    /// Number of classes or tokens in the data, where it has any.
+    pub classes: Option<usize>,
     /// Batch sizes that occur in training; empty to only evaluate.
     pub train_sizes: Vec<usize>,
     /// Batch sizes that occur in evaluation.
@@ -72,13 +74,16 @@ impl CompileError {
         let mut all = Diagnostics::default();
         match self {
             CompileError::Build(error) => {
-                let mut diagnostic = Diagnostic::new(error.span, error.path.clone(), error.message.clone());
+                let mut diagnostic =
+                    Diagnostic::new(error.span, error.path.clone(), error.message.clone());
                 if let Some(note) = &error.note {
                     diagnostic.note(note.clone());
                 }
                 all.push(diagnostic);
             }
-            CompileError::Plan(error) => _ = all.push(Diagnostic::new(model, "model", error.to_string())),
+            CompileError::Plan(error) => {
+                _ = all.push(Diagnostic::new(model, "model", error.to_string()))
+            }
         }
         all
     }
@@ -91,6 +96,24 @@ pub const WEIGHT: usize = 1;
 /// Index of the correct rows among the statistics, where there are any.
 pub const CORRECT: usize = 2;
 
+/// An error about a parameter as one about its layer.
+fn at_layer(error: PlanError, rows: &[Row]) -> CompileError {
+    let (PlanError::NoGradient { name, .. } | PlanError::Unused { name }) = &error else {
+        return error.into();
+    };
+    let owns =
+        |row: &&Row| name.strip_prefix(row.name.as_str()).is_some_and(|rest| rest.starts_with('.'));
+    match rows.iter().filter(owns).max_by_key(|row| row.name.len()) {
+        Some(row) => CompileError::Build(BuildError {
+            span: row.span,
+            path: format!("model: {}", row.name),
+            message: error.to_string(),
+            note: None,
+        }),
+        None => error.into(),
+    }
+}
+
 /// Builds the graphs of all batch sizes and plans them.
 ///
 /// # Errors
@@ -101,14 +124,25 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         let loss: (&Loss, Span) = (&spec.config.loss, spec.loss_span);
         sizes
             .iter()
-            .map(|batch| spec.model.forward(&mut registry, &spec.inputs, &spec.target, loss, *batch, mode))
+            .map(|batch| {
+                spec.model.forward(
+                    &mut registry,
+                    &spec.inputs,
+                    &spec.target,
+                    spec.classes,
+                    loss,
+                    *batch,
+                    mode,
+                )
+            })
             .collect::<Result<_, _>>()
             .map_err(CompileError::Build)
     };
     let mut train = build(&spec.train_sizes, Mode::Train)?;
     let mut eval = build(&spec.eval_sizes, Mode::Eval)?;
     let first = train.first_mut().or(eval.first_mut());
-    let (rows, stats) = first.map(|b| (std::mem::take(&mut b.rows), b.stats.clone())).unwrap_or_default();
+    let (rows, stats) =
+        first.map(|b| (std::mem::take(&mut b.rows), b.stats.clone())).unwrap_or_default();
     let (rule, decay_all) = optimizer::rule(&spec.config.optimizer);
     let params = Layout::new(registry.params);
     let states = Layout::new(registry.states);
@@ -128,7 +162,8 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         train: train.into_iter().map(|b| b.forward).collect(),
         eval: eval.into_iter().map(|b| b.forward).collect(),
         update,
-    })?;
+    })
+    .map_err(|error| at_layer(error, &rows))?;
     Ok(Compiled {
         plan,
         params,

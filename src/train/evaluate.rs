@@ -28,7 +28,8 @@ impl Sums {
     /// of means.
     pub fn metrics(&self, set: &str, accuracy: bool) -> Metrics {
         let weight = self.0.get(WEIGHT).copied().unwrap_or(0.0);
-        let mut metrics = vec![(format!("{set}/loss"), self.0.get(LOSS).copied().unwrap_or(0.0) / weight)];
+        let mut metrics =
+            vec![(format!("{set}/loss"), self.0.get(LOSS).copied().unwrap_or(0.0) / weight)];
         if let Some(correct) = self.0.get(CORRECT).filter(|_| accuracy) {
             metrics.push((format!("{set}/accuracy"), correct / weight));
         }
@@ -40,10 +41,19 @@ impl Sums {
 ///
 /// # Errors
 /// When the device fails.
-pub fn submit(executor: &mut dyn Executor, compiled: &Compiled, batch: &Batch<'_>, tag: u64) -> Result<(), DeviceError> {
+pub fn submit(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+    batch: &Batch<'_>,
+    tag: u64,
+) -> Result<(), DeviceError> {
     let at = compiled.eval_sizes.iter().position(|size| *size == batch.size);
     let Some(program) = at.map(|at| compiled.plan.roles.eval[at]) else {
-        return Err(DeviceError::Unfit(format!("no evaluation was planned for batches of {}", batch.size)));
+        return Err(DeviceError::Unfit(format!(
+            "no evaluation was planned for batches of {}",
+            batch.size
+        )));
     };
-    executor.submit(&[Run { program, inputs: batch.inputs.clone(), globals: Globals::default() }], tag)
+    executor
+        .submit(&[Run { program, inputs: batch.inputs.clone(), globals: Globals::default() }], tag)
 }

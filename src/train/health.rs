@@ -27,7 +27,11 @@ pub struct FirstBad {
 ///
 /// # Errors
 /// When the device fails.
-pub fn first_bad(executor: &mut dyn Executor, compiled: &Compiled, runs: &[Run<'_>]) -> Result<Option<FirstBad>, DeviceError> {
+pub fn first_bad(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+    runs: &[Run<'_>],
+) -> Result<Option<FirstBad>, DeviceError> {
     for run in runs {
         if let Some(found) = bad_input(compiled, run) {
             return Ok(Some(found));
@@ -60,7 +64,12 @@ fn bad_input(compiled: &Compiled, run: &Run<'_>) -> Option<FirstBad> {
         let numbers = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let bad = numbers.filter(|v| is_bad(*v)).count();
         if bad > 0 {
-            return Some(FirstBad { layer: "the data".into(), op: "input", bad, of: bytes.len() / 4 });
+            return Some(FirstBad {
+                layer: "the data".into(),
+                op: "input",
+                bad,
+                of: bytes.len() / 4,
+            });
         }
     }
     None

@@ -17,10 +17,12 @@ pub fn draw(init: &Init, name: &str, count: usize, seed: u64) -> Vec<f32> {
             (0..count).map(|_| (mean as f64 + std as f64 * numbers.normal()) as f32).collect()
         }
         Init::TruncNormal { mean, std } => (0..count)
-            .map(|_| loop {
-                let z = numbers.normal();
-                if z.abs() <= 2.0 {
-                    break (mean as f64 + std as f64 * z) as f32;
+            .map(|_| {
+                loop {
+                    let z = numbers.normal();
+                    if z.abs() <= 2.0 {
+                        break (mean as f64 + std as f64 * z) as f32;
+                    }
                 }
             })
             .collect(),
@@ -40,7 +42,8 @@ struct Stream {
 impl Stream {
     fn new(name: &str, seed: u64) -> Self {
         let hash = Sha256::digest(name.as_bytes());
-        let word = |at: usize| u32::from_le_bytes([hash[at], hash[at + 1], hash[at + 2], hash[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([hash[at], hash[at + 1], hash[at + 2], hash[at + 3]]);
         Stream {
             key: [seed as u32, (seed >> 32) as u32],
             name: [word(0), word(4)],
@@ -52,7 +55,8 @@ impl Stream {
 
     fn word(&mut self) -> u32 {
         if self.used == 4 {
-            let counter = [self.counter as u32, (self.counter >> 32) as u32, self.name[0], self.name[1]];
+            let counter =
+                [self.counter as u32, (self.counter >> 32) as u32, self.name[0], self.name[1]];
             self.block = philox::block(counter, self.key);
             self.counter += 1;
             self.used = 0;

@@ -11,10 +11,19 @@ use super::initial;
 ///
 /// # Errors
 /// When the device fails.
-pub fn initialise(executor: &mut dyn Executor, compiled: &Compiled, seed: u64) -> Result<(), DeviceError> {
+pub fn initialise(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+    seed: u64,
+) -> Result<(), DeviceError> {
     for (layout, page) in [(&compiled.params, Page::Params), (&compiled.states, Page::State)] {
         for placed in &layout.params {
-            let values = initial::draw(&placed.spec.init, &placed.spec.name, placed.spec.shape.elements(), seed);
+            let values = initial::draw(
+                &placed.spec.init,
+                &placed.spec.name,
+                placed.spec.shape.elements(),
+                seed,
+            );
             executor.write(placed.slot(page), bytemuck::cast_slice(&values))?;
         }
     }
@@ -25,7 +34,10 @@ pub fn initialise(executor: &mut dyn Executor, compiled: &Compiled, seed: u64) -
 ///
 /// # Errors
 /// When the device fails.
-pub fn read_model(executor: &mut dyn Executor, compiled: &Compiled) -> Result<Vec<NamedTensor>, DeviceError> {
+pub fn read_model(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+) -> Result<Vec<NamedTensor>, DeviceError> {
     let mut tensors = Vec::new();
     for (layout, page) in [(&compiled.params, Page::Params), (&compiled.states, Page::State)] {
         for placed in &layout.params {
@@ -40,7 +52,10 @@ pub fn read_model(executor: &mut dyn Executor, compiled: &Compiled) -> Result<Ve
 ///
 /// # Errors
 /// When the device fails.
-pub fn read_moments(executor: &mut dyn Executor, compiled: &Compiled) -> Result<Vec<NamedTensor>, DeviceError> {
+pub fn read_moments(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+) -> Result<Vec<NamedTensor>, DeviceError> {
     let mut tensors = Vec::new();
     for (index, moment) in compiled.rule.moment_names().iter().enumerate() {
         for (placed, _) in trained(compiled) {
@@ -56,7 +71,12 @@ fn trained(compiled: &Compiled) -> impl Iterator<Item = (&Placed, &bool)> {
     compiled.params.params.iter().zip(&compiled.trained).filter(|(_, trained)| **trained)
 }
 
-fn read(executor: &mut dyn Executor, placed: &Placed, page: Page, name: String) -> Result<NamedTensor, DeviceError> {
+fn read(
+    executor: &mut dyn Executor,
+    placed: &Placed,
+    page: Page,
+    name: String,
+) -> Result<NamedTensor, DeviceError> {
     let bytes = executor.read(placed.slot(page))?;
     Ok(NamedTensor { name, dims: placed.spec.shape.dims().to_vec(), bytes })
 }
@@ -76,7 +96,12 @@ pub enum RestoreError {
 ///
 /// # Errors
 /// When names or shapes differ: all differences are listed.
-pub fn restore(executor: &mut dyn Executor, compiled: &Compiled, snapshot: &Snapshot, moments: bool) -> Result<(), RestoreError> {
+pub fn restore(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+    snapshot: &Snapshot,
+    moments: bool,
+) -> Result<(), RestoreError> {
     let mut wanted: Vec<(String, &Placed, Page)> = Vec::new();
     let named = |layout: &'_ Layout, page: Page| -> Vec<(String, Page, usize)> {
         layout.params.iter().enumerate().map(|(i, p)| (p.spec.name.clone(), page, i)).collect()
@@ -92,7 +117,11 @@ pub fn restore(executor: &mut dyn Executor, compiled: &Compiled, snapshot: &Snap
         let mut wanted = Vec::new();
         for (index, moment) in compiled.rule.moment_names().iter().enumerate() {
             for (placed, _) in trained(compiled) {
-                wanted.push((format!("{}.{moment}", placed.spec.name), placed, Page::Moment(index as u8)));
+                wanted.push((
+                    format!("{}.{moment}", placed.spec.name),
+                    placed,
+                    Page::Moment(index as u8),
+                ));
             }
         }
         write_all(executor, &wanted, &snapshot.optimizer)?;
@@ -100,7 +129,11 @@ pub fn restore(executor: &mut dyn Executor, compiled: &Compiled, snapshot: &Snap
     Ok(())
 }
 
-fn write_all(executor: &mut dyn Executor, wanted: &[(String, &Placed, Page)], given: &[NamedTensor]) -> Result<(), RestoreError> {
+fn write_all(
+    executor: &mut dyn Executor,
+    wanted: &[(String, &Placed, Page)],
+    given: &[NamedTensor],
+) -> Result<(), RestoreError> {
     let mut problems = Vec::new();
     for tensor in given.iter().filter(|t| !wanted.iter().any(|(name, ..)| *name == t.name)) {
         problems.push(format!("`{}` is not in this model", tensor.name));
@@ -109,7 +142,10 @@ fn write_all(executor: &mut dyn Executor, wanted: &[(String, &Placed, Page)], gi
         match given.iter().find(|t| t.name == *name) {
             None => problems.push(format!("`{name}` is missing")),
             Some(t) if t.dims != placed.spec.shape.dims() => {
-                problems.push(format!("`{name}` has shape {:?}, this model needs {}", t.dims, placed.spec.shape));
+                problems.push(format!(
+                    "`{name}` has shape {:?}, this model needs {}",
+                    t.dims, placed.spec.shape
+                ));
             }
             Some(_) => {}
         }

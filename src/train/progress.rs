@@ -23,10 +23,16 @@ impl Progress {
     /// For a run of `total` steps of which `done` are done. `quiet` shows nothing.
     pub fn new(total: u64, done: u64, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal() && !quiet;
-        let target = if terminal { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
+        let target = if terminal {
+            ProgressDrawTarget::stderr_with_hz(8)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bar = ProgressBar::with_draw_target(Some(total), target);
         // The template is a constant of this program; the plain bar would do as well.
-        let style = ProgressStyle::with_template("{bar:24.cyan/blue} {pos}/{len} {msg} {per_sec} {eta} left");
+        let style = ProgressStyle::with_template(
+            "{bar:24.cyan/blue} {pos}/{len} {msg} {per_sec} {eta} left",
+        );
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_position(done);
         bar.reset_eta();
@@ -49,7 +55,8 @@ impl Progress {
 
     /// An evaluation's numbers.
     pub fn evaluated(&mut self, step: u64, metrics: &[(String, f64)]) {
-        let words: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+        let words: Vec<String> =
+            metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
         self.message = format!("  {}", words.join(" "));
         self.line(&format!("step {step}/{}: {}", self.total, words.join(", ")));
     }

@@ -36,7 +36,7 @@ pub enum TrainError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// A loss or gradient is not finite.
-    #[error("step {step}: {what} not finite{}; samples {samples}; the weights are those of step {good} and the last checkpoint is untouched",
+    #[error("step {step}: {what} not finite{}; samples {samples}; checkpoints up to step {good} are untouched",
         .first.as_ref().map_or(String::new(), |f| format!(": first in {} (`{}`, {} of {} elements)", f.layer, f.op, f.bad, f.of)))]
     NotFinite {
         /// The optimizer step.
@@ -104,7 +104,8 @@ impl Trainer<'_> {
     /// See [`TrainError`]; checkpoints written before stay whole.
     pub fn run(mut self) -> Result<Outcome, TrainError> {
         let first = self.state.step + 1;
-        let mut loader = Loader::start(self.train.clone(), self.batches.clone(), first, self.last_step);
+        let mut loader =
+            Loader::start(self.train.clone(), self.batches.clone(), first, self.last_step);
         let mut pending: Vec<StepBatch> = Vec::new();
         let mut outcome = Outcome {
             step: self.state.step,
@@ -125,7 +126,8 @@ impl Trainer<'_> {
             self.state.step = step;
             let stop = self.signals.stop();
             let last = step == self.last_step;
-            let evaluate = last || self.is_evaluation(step);
+            let counts = step == self.total_steps || self.is_evaluation(step);
+            let evaluate = last || counts;
             let save = last || stop.is_some() || self.is_save(step);
             if evaluate || save {
                 for report in self.executor.reports(true)? {
@@ -134,7 +136,7 @@ impl Trainer<'_> {
             }
             let mut best = false;
             if evaluate {
-                (outcome.metrics, best, outcome.early) = self.evaluate(step)?;
+                (outcome.metrics, best, outcome.early) = self.evaluate(step, counts)?;
                 clock = Instant::now();
             }
             if (save || best || outcome.early) && self.folder.is_some() {
@@ -178,11 +180,18 @@ impl Trainer<'_> {
         for (micro, part) in batch.micros.iter().enumerate() {
             let at = self.compiled.train_sizes.iter().position(|size| *size == part.size);
             let Some(at) = at else {
-                return Err(DeviceError::Unfit(format!("no step was planned for batches of {}", part.size)));
+                return Err(DeviceError::Unfit(format!(
+                    "no step was planned for batches of {}",
+                    part.size
+                )));
             };
             let globals = self.globals(step, micro);
             runs.push(Run { program: roles.train[at], inputs: part.inputs(), globals });
-            runs.extend(roles.accumulate.map(|program| Run { program, inputs: Vec::new(), globals }));
+            runs.extend(roles.accumulate.map(|program| Run {
+                program,
+                inputs: Vec::new(),
+                globals,
+            }));
         }
         let globals = self.globals(step, 0);
         runs.extend(roles.update.map(|program| Run { program, inputs: Vec::new(), globals }));
@@ -190,7 +199,13 @@ impl Trainer<'_> {
     }
 
     /// A step's numbers: checks them, records them, and gives the batch's buffers back.
-    fn reported(&mut self, report: &Report, pending: &mut Vec<StepBatch>, clock: &mut Instant, loader: &mut Loader) -> Result<(), TrainError> {
+    fn reported(
+        &mut self,
+        report: &Report,
+        pending: &mut Vec<StepBatch>,
+        clock: &mut Instant,
+        loader: &mut Loader,
+    ) -> Result<(), TrainError> {
         let at = pending.iter().position(|batch| batch.step == report.tag);
         let Some(batch) = at.map(|at| pending.remove(at)) else { return Ok(()) };
         let [_, norm, bad, weight] = report.values[..REPORT_HEAD] else { return Ok(()) };
@@ -200,11 +215,17 @@ impl Trainer<'_> {
         if bad > 0.0 || health::is_bad(loss) {
             return Err(self.not_finite(&batch, bad, loss)?);
         }
-        let rate = schedule::rate(&self.config.schedule, optimizer::base_rate(&self.config.optimizer), step, self.total_steps);
+        let rate = schedule::rate(
+            &self.config.schedule,
+            optimizer::base_rate(&self.config.optimizer),
+            step,
+            self.total_steps,
+        );
         self.progress.step(step, f64::from(loss), rate);
         let seconds = clock.elapsed().as_secs_f64();
         *clock = Instant::now();
-        let accuracy = stats.get(CORRECT).filter(|_| self.reports_accuracy()).map(|c| c / stats[WEIGHT]);
+        let accuracy =
+            stats.get(CORRECT).filter(|_| self.reports_accuracy()).map(|c| c / stats[WEIGHT]);
         if let Some(folder) = &mut self.folder {
             let mut line = json!({
                 "step": step, "epoch": batch.epoch, "train/loss": loss, "grad_norm": norm, "lr": rate,
@@ -223,8 +244,17 @@ impl Trainer<'_> {
         self.config.metrics.contains(&Metric::Accuracy)
     }
 
-    fn not_finite(&mut self, batch: &StepBatch, bad: f32, loss: f32) -> Result<TrainError, TrainError> {
-        let what = if health::is_bad(loss) { "the loss is".to_owned() } else { format!("{bad} gradients are") };
+    fn not_finite(
+        &mut self,
+        batch: &StepBatch,
+        bad: f32,
+        loss: f32,
+    ) -> Result<TrainError, TrainError> {
+        let what = if health::is_bad(loss) {
+            "the loss is".to_owned()
+        } else {
+            format!("{bad} gradients are")
+        };
         let runs = self.runs(batch, batch.step)?;
         let first = health::first_bad(self.executor.as_mut(), self.compiled, &runs)?;
         let ids: Vec<String> = batch.ids().take(16).map(|id| id.to_string()).collect();
@@ -244,7 +274,8 @@ impl Trainer<'_> {
     fn is_save(&self, step: u64) -> bool {
         let rules = &self.config.checkpoint;
         let epochs = rules.every_epochs as u64;
-        let by_epoch = self.batches.ends_epoch(step) && (self.batches.epoch_of(step) + 1) % epochs == 0;
+        let by_epoch =
+            self.batches.ends_epoch(step) && (self.batches.epoch_of(step) + 1) % epochs == 0;
         match rules.every_steps {
             Some(every) => step % every as u64 == 0,
             None => by_epoch,
@@ -252,10 +283,12 @@ impl Trainer<'_> {
     }
 
     /// Evaluates the validation set; tells whether it is the best so far and whether to stop.
-    fn evaluate(&mut self, step: u64) -> Result<(Metrics, bool, bool), TrainError> {
+    /// Where it does not count, the run would not have evaluated but for a limit of steps.
+    fn evaluate(&mut self, step: u64, counts: bool) -> Result<(Metrics, bool, bool), TrainError> {
         let Some(valid) = self.valid.clone() else { return Ok((Vec::new(), false, false)) };
         let accuracy = self.reports_accuracy();
-        let metrics = evaluate_set(self.executor.as_mut(), self.compiled, &valid, "valid", accuracy)?;
+        let metrics =
+            evaluate_set(self.executor.as_mut(), self.compiled, &valid, "valid", accuracy)?;
         self.progress.evaluated(step, &metrics);
         if let Some(folder) = &mut self.folder {
             let mut line = json!({"step": step});
@@ -263,8 +296,14 @@ impl Trainer<'_> {
             folder.record(&line)?;
             folder.flush()?;
         }
+        if !counts {
+            return Ok((metrics, false, false));
+        }
         let rules = &self.config.checkpoint;
-        let best = rules.keep_best.as_ref().is_some_and(|rule| watch::update_best(&mut self.state.best, rule, &metrics, step));
+        let best = rules
+            .keep_best
+            .as_ref()
+            .is_some_and(|rule| watch::update_best(&mut self.state.best, rule, &metrics, step));
         let early = (self.config.early_stop.as_ref())
             .is_some_and(|rule| watch::update_waiting(&mut self.state.early_stop, rule, &metrics));
         Ok((metrics, best, early))
@@ -298,7 +337,13 @@ impl Trainer<'_> {
 ///
 /// # Errors
 /// When the data or the device fails.
-pub fn evaluate_set(executor: &mut dyn Executor, compiled: &Compiled, set: &Dataset, name: &str, accuracy: bool) -> Result<Metrics, TrainError> {
+pub fn evaluate_set(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+    set: &Dataset,
+    name: &str,
+    accuracy: bool,
+) -> Result<Metrics, TrainError> {
     let size = compiled.eval_sizes.iter().copied().max().unwrap_or(1);
     let mut sums = Sums::default();
     let mut buffers = set.buffers(size);

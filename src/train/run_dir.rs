@@ -74,20 +74,37 @@ pub fn holds_run(path: &Path) -> bool {
     path.join(CONFIG).exists() || path.join(INFO).exists() || !checkpoint::by_age(path).is_empty()
 }
 
+/// The error of a folder that holds a run where a new one was to begin.
+pub fn taken(path: &Path) -> CheckpointError {
+    let reason = "it holds a run already; `--resume` continues it, another `--run-dir` starts anew"
+        .to_owned();
+    CheckpointError::Mismatch { path: path.to_owned(), reason }
+}
+
 /// The folder of a new run: `name` in `parent`, or `name-2`, `name-3`, … where that is taken.
 pub fn fresh(parent: &Path, name: &str) -> PathBuf {
     let numbered = (2..).map(|n| parent.join(format!("{name}-{n}")));
-    std::iter::once(parent.join(name)).chain(numbered).find(|path| !path.exists()).unwrap_or_else(|| parent.join(name))
+    std::iter::once(parent.join(name))
+        .chain(numbered)
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| parent.join(name))
 }
 
 /// The newest run in `parent` whose folder is called `name` or `name-N`, by its checkpoints' age.
 pub fn newest(parent: &Path, name: &str) -> Option<PathBuf> {
     let ours = |path: &PathBuf| {
-        let found = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix(name)).map(str::to_owned);
-        found.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok()))
+        let found = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .and_then(|n| n.strip_prefix(name))
+            .map(str::to_owned);
+        found.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok())
+        })
     };
     let entries = fs::read_dir(parent).ok()?;
-    let mut runs: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| ours(p) && holds_run(p)).collect();
+    let mut runs: Vec<PathBuf> =
+        entries.flatten().map(|e| e.path()).filter(|p| ours(p) && holds_run(p)).collect();
     runs.sort_by_key(|path| fs::metadata(path.join(METRICS)).and_then(|m| m.modified()).ok());
     runs.pop()
 }
@@ -99,8 +116,7 @@ impl RunDir {
     /// When it holds a run already or cannot be written.
     pub fn create(path: &Path, config: &str, info: &RunInfo) -> Result<Self, CheckpointError> {
         if holds_run(path) {
-            let reason = "it holds a run already; `--resume` continues it, another `--run-dir` starts anew".to_owned();
-            return Err(CheckpointError::Mismatch { path: path.to_owned(), reason });
+            return Err(taken(path));
         }
         fs::create_dir_all(path).map_err(CheckpointError::io("create", path))?;
         write_whole(path, CONFIG, config.as_bytes())?;
@@ -128,7 +144,11 @@ impl RunDir {
 
     fn open(path: &Path) -> Result<Self, CheckpointError> {
         let file = path.join(METRICS);
-        let metrics = OpenOptions::new().create(true).append(true).open(&file).map_err(CheckpointError::io("open", &file))?;
+        let metrics = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&file)
+            .map_err(CheckpointError::io("open", &file))?;
         Ok(RunDir { path: path.to_owned(), metrics: BufWriter::new(metrics) })
     }
 
@@ -139,7 +159,8 @@ impl RunDir {
     pub fn info(path: &Path) -> Result<RunInfo, CheckpointError> {
         let file = path.join(INFO);
         let text = fs::read(&file).map_err(CheckpointError::io("read", &file))?;
-        serde_json::from_slice(&text).map_err(|e| CheckpointError::Damaged { path: file, reason: e.to_string() })
+        serde_json::from_slice(&text)
+            .map_err(|e| CheckpointError::Damaged { path: file, reason: e.to_string() })
     }
 
     /// The resolved configuration that the run was started with.
@@ -162,7 +183,9 @@ impl RunDir {
     /// When the disk refuses.
     pub fn record(&mut self, line: &Json) -> Result<(), CheckpointError> {
         let text = format!("{line}\n");
-        self.metrics.write_all(text.as_bytes()).map_err(CheckpointError::io("write", self.path.join(METRICS)))
+        self.metrics
+            .write_all(text.as_bytes())
+            .map_err(CheckpointError::io("write", self.path.join(METRICS)))
     }
 }
 

@@ -16,11 +16,17 @@ pub(super) fn open(options: &Cifar10, normalize: Option<&Normalize>) -> Result<C
     for path in &options.path.0 {
         let file = read(path)?;
         if file.is_empty() || file.len() % (PIXELS + 1) != 0 {
-            return Err(DataError::content(path, format!("expected a multiple of {} bytes, found {}", PIXELS + 1, file.len())));
+            return Err(DataError::content(
+                path,
+                format!("expected a multiple of {} bytes, found {}", PIXELS + 1, file.len()),
+            ));
         }
         for (index, record) in file.chunks_exact(PIXELS + 1).enumerate() {
             if usize::from(record[0]) >= NAMES.len() {
-                return Err(DataError::content(path, format!("image {index} has label {}, above 9", record[0])));
+                return Err(DataError::content(
+                    path,
+                    format!("image {index} has label {}, above 9", record[0]),
+                ));
             }
             labels.push(i32::from(record[0]));
             pixels.extend_from_slice(&record[1..]);
@@ -29,7 +35,14 @@ pub(super) fn open(options: &Cifar10, normalize: Option<&Normalize>) -> Result<C
     Ok(Content {
         inputs: vec![spec("image", TensorType::f32(SHAPE))],
         target: spec("label", TensorType::i32([])),
-        task: Task::Classification { classes: NAMES.len(), names: NAMES.map(String::from).to_vec() },
-        samples: Samples::Images { pixels, channels: channels(SHAPE[0], options.scale, normalize)?, labels },
+        task: Task::Classification {
+            classes: NAMES.len(),
+            names: NAMES.map(String::from).to_vec(),
+        },
+        samples: Samples::Images {
+            pixels,
+            channels: channels(SHAPE[0], options.scale, normalize)?,
+            labels,
+        },
     })
 }

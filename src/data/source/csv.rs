@@ -19,7 +19,11 @@ pub(super) fn open(options: &Csv, like: Option<&Content>) -> Result<Content, Dat
         .has_headers(options.header)
         .from_reader(&bytes[..]);
     let failed = |error: csv::Error| DataError::content(path, error.to_string());
-    let header = if options.header { reader.headers().map_err(failed)?.clone() } else { StringRecord::new() };
+    let header = if options.header {
+        reader.headers().map_err(failed)?.clone()
+    } else {
+        StringRecord::new()
+    };
     let records: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().map_err(failed)?;
     let Some(first) = records.first() else {
         return Err(DataError::content(path, "there are no rows"));
@@ -43,7 +47,8 @@ pub(super) fn open(options: &Csv, like: Option<&Content>) -> Result<Content, Dat
     let inputs = vec![spec("features", TensorType::f32([features.len()]))];
     let (target, targets, task) = match options.task {
         CsvTask::Regression => {
-            let numbers = records.iter().map(|r| table.number(r, target)).collect::<Result<_, _>>()?;
+            let numbers =
+                records.iter().map(|r| table.number(r, target)).collect::<Result<_, _>>()?;
             (spec("target", TensorType::f32([1])), Targets::Numbers(numbers), Task::Regression)
         }
         CsvTask::Classification => {
@@ -60,12 +65,21 @@ pub(super) fn open(options: &Csv, like: Option<&Content>) -> Result<Content, Dat
     Ok(Content { inputs, target, task, samples: Samples::Rows { values, targets } })
 }
 
-fn find(column: &Column, header: &StringRecord, width: usize, path: &Path) -> Result<usize, DataError> {
+fn find(
+    column: &Column,
+    header: &StringRecord,
+    width: usize,
+    path: &Path,
+) -> Result<usize, DataError> {
     match column {
         Column::Index(index) if *index < width => Ok(*index),
-        Column::Index(index) => Err(DataError::content(path, format!("there is no column {index}: the columns are 0 to {}", width - 1))),
+        Column::Index(index) => Err(DataError::content(
+            path,
+            format!("there is no column {index}: the columns are 0 to {}", width - 1),
+        )),
         Column::Name(name) => header.iter().position(|h| h.trim() == name).ok_or_else(|| {
-            let hint = nearest(name, header.iter()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let hint = nearest(name, header.iter())
+                .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             DataError::content(path, format!("there is no column `{name}`{hint}"))
         }),
     }
@@ -83,9 +97,14 @@ impl Table<'_> {
             Ok(number) if number.is_finite() => Ok(number),
             _ => {
                 let line = record.position().map_or(0, csv::Position::line);
-                let name = self.header.get(column).map_or(format!("{column}"), |name| format!("`{name}`"));
-                let found = if word.is_empty() { "nothing".to_owned() } else { format!("`{word}`") };
-                Err(DataError::content(self.path, format!("line {line}, column {name}: expected a finite number, found {found}")))
+                let name =
+                    self.header.get(column).map_or(format!("{column}"), |name| format!("`{name}`"));
+                let found =
+                    if word.is_empty() { "nothing".to_owned() } else { format!("`{word}`") };
+                Err(DataError::content(
+                    self.path,
+                    format!("line {line}, column {name}: expected a finite number, found {found}"),
+                ))
             }
         }
     }
@@ -104,15 +123,26 @@ fn class_names(words: &[&str]) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-fn classes(words: &[&str], names: &[String], path: &Path, records: &[StringRecord]) -> Result<Vec<i32>, DataError> {
+fn classes(
+    words: &[&str],
+    names: &[String],
+    path: &Path,
+    records: &[StringRecord],
+) -> Result<Vec<i32>, DataError> {
     words
         .iter()
         .zip(records)
         .map(|(word, record)| {
             let line = record.position().map_or(0, csv::Position::line);
             let class = names.iter().position(|name| name == word).filter(|_| !word.is_empty());
-            let problem = if word.is_empty() { "the target is empty".to_owned() } else { format!("class `{word}` does not occur in the training table") };
-            class.map(|class| class as i32).ok_or_else(|| DataError::content(path, format!("line {line}: {problem}")))
+            let problem = if word.is_empty() {
+                "the target is empty".to_owned()
+            } else {
+                format!("class `{word}` does not occur in the training table")
+            };
+            class
+                .map(|class| class as i32)
+                .ok_or_else(|| DataError::content(path, format!("line {line}: {problem}")))
         })
         .collect()
 }

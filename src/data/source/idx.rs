@@ -15,13 +15,24 @@ pub(super) fn open(options: &Idx, normalize: Option<&Normalize>) -> Result<Conte
     let shape = match dims[..] {
         [_, rows, cols] => [1, rows, cols],
         [_, channels, rows, cols] => [channels, rows, cols],
-        _ => return Err(DataError::content(&options.images, format!("expected images of 3 or 4 axes, found {} axes", dims.len()))),
+        _ => {
+            return Err(DataError::content(
+                &options.images,
+                format!("expected images of 3 or 4 axes, found {} axes", dims.len()),
+            ));
+        }
     };
     if label_dims.len() != 1 {
-        return Err(DataError::content(&options.labels, format!("expected labels of 1 axis, found {} axes", label_dims.len())));
+        return Err(DataError::content(
+            &options.labels,
+            format!("expected labels of 1 axis, found {} axes", label_dims.len()),
+        ));
     }
     if label_dims[0] != dims[0] {
-        return Err(DataError::content(&options.labels, format!("{} labels for {} images", label_dims[0], dims[0])));
+        return Err(DataError::content(
+            &options.labels,
+            format!("{} labels for {} images", label_dims[0], dims[0]),
+        ));
     }
     if labels.is_empty() || shape.contains(&0) {
         return Err(DataError::content(&options.images, "there are no images"));
@@ -44,20 +55,32 @@ fn bytes(path: &Path) -> Result<(Vec<usize>, Vec<u8>), DataError> {
     const UNSIGNED_BYTE: u8 = 8;
     let file = read(path)?;
     let [0, 0, kind, axes, rest @ ..] = &file[..] else {
-        return Err(DataError::content(path, "this is no IDX file: it does not begin with two zero bytes"));
+        return Err(DataError::content(
+            path,
+            "this is no IDX file: it does not begin with two zero bytes",
+        ));
     };
     if *kind != UNSIGNED_BYTE {
-        return Err(DataError::content(path, format!("expected unsigned bytes (type 0x08), found type {kind:#04x}")));
+        return Err(DataError::content(
+            path,
+            format!("expected unsigned bytes (type 0x08), found type {kind:#04x}"),
+        ));
     }
     let axes = usize::from(*axes);
     if rest.len() < axes * 4 {
         return Err(DataError::content(path, "the file ends within its header"));
     }
     let (header, elements) = rest.split_at(axes * 4);
-    let dims: Vec<usize> = header.chunks_exact(4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]) as usize).collect();
+    let dims: Vec<usize> = header
+        .chunks_exact(4)
+        .map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]) as usize)
+        .collect();
     let wanted: usize = dims.iter().product();
     if elements.len() != wanted {
-        return Err(DataError::content(path, format!("the header says {wanted} bytes, the file has {}", elements.len())));
+        return Err(DataError::content(
+            path,
+            format!("the header says {wanted} bytes, the file has {}", elements.len()),
+        ));
     }
     Ok((dims, elements.to_vec()))
 }

@@ -18,7 +18,11 @@ use crate::layers::InputSpec;
 
 /// Reads a source. `like` is the training set for a held-out one, which takes its vocabulary and
 /// its classes from there.
-pub(super) fn open(source: &Source, normalize: Option<&Normalize>, like: Option<&Content>) -> Result<Content, DataError> {
+pub(super) fn open(
+    source: &Source,
+    normalize: Option<&Normalize>,
+    like: Option<&Content>,
+) -> Result<Content, DataError> {
     match source {
         Source::Idx(options) => idx::open(options, normalize),
         Source::Cifar10(options) => cifar10::open(options, normalize),
@@ -46,7 +50,11 @@ fn spec(name: &str, sample: TensorType) -> InputSpec {
 
 /// `(scale, shift)` of each channel so that byte · scale + shift is
 /// (byte / divisor − mean) / std.
-fn channels(count: usize, divisor: f64, normalize: Option<&Normalize>) -> Result<Vec<(f32, f32)>, DataError> {
+fn channels(
+    count: usize,
+    divisor: f64,
+    normalize: Option<&Normalize>,
+) -> Result<Vec<(f32, f32)>, DataError> {
     let Some(normalize) = normalize else {
         return Ok(vec![((1.0 / divisor) as f32, 0.0); count]);
     };

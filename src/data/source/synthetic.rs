@@ -34,7 +34,10 @@ const NOISE: u32 = 2;
 const WEIGHTS: u32 = 3;
 const STARTS: u32 = 4;
 
-pub(super) fn open(options: &Synthetic, normalize: Option<&Normalize>) -> Result<Content, DataError> {
+pub(super) fn open(
+    options: &Synthetic,
+    normalize: Option<&Normalize>,
+) -> Result<Content, DataError> {
     let shape = Shape::new(options.shape.clone());
     if let (Some(normalize), [count, _, _]) = (normalize, shape.dims()) {
         channels(*count, 1.0, Some(normalize))?;
@@ -66,7 +69,12 @@ pub(super) fn open(options: &Synthetic, normalize: Option<&Normalize>) -> Result
 }
 
 /// A cloud for each class around a centre of its own; labels go round.
-fn clouds(options: &Synthetic, shape: &Shape, classes: usize, normalize: Option<&Normalize>) -> Samples {
+fn clouds(
+    options: &Synthetic,
+    shape: &Shape,
+    classes: usize,
+    normalize: Option<&Normalize>,
+) -> Samples {
     let wide = shape.elements();
     let (centres, noise) = (Draws::new(options.seed, CENTRES), Draws::new(options.seed, NOISE));
     let labels: Vec<i32> = (0..options.samples).map(|sample| (sample % classes) as i32).collect();
@@ -96,7 +104,8 @@ fn function(options: &Synthetic, shape: &Shape, outputs: usize) -> Samples {
         .flat_map(|row| {
             let weights = &weights;
             (0..outputs).map(move |out| {
-                let terms = row.iter().enumerate().map(|(at, value)| value * weights.unit(out * wide + at));
+                let terms =
+                    row.iter().enumerate().map(|(at, value)| value * weights.unit(out * wide + at));
                 scale * terms.sum::<f32>()
             })
         })

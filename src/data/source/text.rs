@@ -18,7 +18,11 @@ pub(super) fn open(options: &Text, like: Option<&Content>) -> Result<Content, Da
     };
     let tokens = vocabulary.encode(&text)?;
     if tokens.len() <= options.context {
-        let reason = format!("{} tokens hold no window of {} and their successors", tokens.len(), options.context);
+        let reason = format!(
+            "{} tokens hold no window of {} and their successors",
+            tokens.len(),
+            options.context
+        );
         return Err(DataError::content(&options.path, reason));
     }
     Ok(Content {

@@ -14,7 +14,8 @@ use crate::plan::Plan;
 /// Below 4 GiB: a Metal binding of 2³² bytes or more computes wrong results in silence.
 const LONGEST_BINDING: u64 = (4 << 30) - 256;
 
-/// A GPU that is open but runs nothing yet.
+/// A GPU that is open. Clones are the same device.
+#[derive(Clone)]
 pub struct GpuDevice {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
@@ -167,8 +168,14 @@ pub fn open(asked: &str) -> Result<GpuDevice, DeviceError> {
 fn connect(adapter: &Adapter) -> Result<GpuDevice, DeviceError> {
     let (info, limits) = (info(adapter), limits(adapter));
     let floor = GpuLimits::FLOOR;
-    if limits.storage_bindings < floor.storage_bindings || limits.workgroup_threads < floor.workgroup_threads || limits.workgroup_bytes < floor.workgroup_bytes {
-        return Err(DeviceError::Unfit(format!("{} lacks what every kernel needs: {} storage buffers, {} threads and {} bytes of memory in a workgroup", info.name, floor.storage_bindings, floor.workgroup_threads, floor.workgroup_bytes)));
+    if limits.storage_bindings < floor.storage_bindings
+        || limits.workgroup_threads < floor.workgroup_threads
+        || limits.workgroup_bytes < floor.workgroup_bytes
+    {
+        return Err(DeviceError::Unfit(format!(
+            "{} lacks what every kernel needs: {} storage buffers, {} threads and {} bytes of memory in a workgroup",
+            info.name, floor.storage_bindings, floor.workgroup_threads, floor.workgroup_bytes
+        )));
     }
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("wootz"),

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
-    BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, ComputePipeline, ShaderStages,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor,
+    BindGroupLayoutEntry, BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType,
+    ComputePipeline, ShaderStages,
 };
 
 use super::sizes::{RUNS, launches};
@@ -73,7 +74,8 @@ impl<'a> Builder<'a> {
     }
 
     fn step(&mut self, step: &Step) -> Result<Recorded, DeviceError> {
-        let (ins, outs): (Vec<_>, Vec<_>) = (step.in_types.iter().collect(), step.out_types.iter().collect());
+        let (ins, outs): (Vec<_>, Vec<_>) =
+            (step.in_types.iter().collect(), step.out_types.iter().collect());
         let flops = step.op.flops(&ins, &outs);
         let mut commands = Vec::new();
         for launch in launches(step, self.limits) {
@@ -118,13 +120,23 @@ impl<'a> Builder<'a> {
     }
 
     /// A launch over any buffers.
-    pub(super) fn command_over(&mut self, launch: &Launch, storage: &[BufferBinding<'_>]) -> Command {
+    pub(super) fn command_over(
+        &mut self,
+        launch: &Launch,
+        storage: &[BufferBinding<'_>],
+    ) -> Command {
         let at = self.words.len() as u64;
         self.words.extend_from_slice(bytemuck::cast_slice(&launch.dims));
         self.words.resize(at as usize + ALIGN as usize, 0);
         let pipeline = self.kernel(&launch.kernel, storage.len());
         let layout = self.layout(storage.len());
-        let uniform = |buffer, offset| BindingResource::Buffer(BufferBinding { buffer, offset, size: wgpu::BufferSize::new(ALIGN) });
+        let uniform = |buffer, offset| {
+            BindingResource::Buffer(BufferBinding {
+                buffer,
+                offset,
+                size: wgpu::BufferSize::new(ALIGN),
+            })
+        };
         let group = |run: u64| {
             let mut entries = vec![
                 BindGroupEntry { binding: 0, resource: uniform(self.dims, at) },
@@ -134,9 +146,17 @@ impl<'a> Builder<'a> {
                 binding,
                 resource: BindingResource::Buffer(buffer.clone()),
             }));
-            self.device.create_bind_group(&BindGroupDescriptor { label: None, layout: &layout, entries: &entries })
+            self.device.create_bind_group(&BindGroupDescriptor {
+                label: None,
+                layout: &layout,
+                entries: &entries,
+            })
         };
-        Command { pipeline, groups: std::array::from_fn(|run| group(run as u64)), grid: launch.grid }
+        Command {
+            pipeline,
+            groups: std::array::from_fn(|run| group(run as u64)),
+            grid: launch.grid,
+        }
     }
 
     fn kernel(&mut self, kernel: &Kernel, storage: usize) -> usize {
@@ -150,19 +170,29 @@ impl<'a> Builder<'a> {
 
     fn layout(&mut self, storage: usize) -> BindGroupLayout {
         let device = self.device;
-        self.layouts.entry(storage).or_insert_with(|| {
-            let entry = |binding: u32, ty| BindGroupLayoutEntry {
-                binding,
-                visibility: ShaderStages::COMPUTE,
-                ty: BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
-                count: None,
-            };
-            let uniforms = (0..2).map(|binding| entry(binding, BufferBindingType::Uniform));
-            let buffers = (0..storage as u32).map(|i| entry(i + 2, BufferBindingType::Storage { read_only: false }));
-            let entries: Vec<BindGroupLayoutEntry> = uniforms.chain(buffers).collect();
-            device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries })
-        })
-        .clone()
+        self.layouts
+            .entry(storage)
+            .or_insert_with(|| {
+                let entry = |binding: u32, ty| BindGroupLayoutEntry {
+                    binding,
+                    visibility: ShaderStages::COMPUTE,
+                    ty: BindingType::Buffer {
+                        ty,
+                        has_dynamic_offset: false,
+                        min_binding_size: None,
+                    },
+                    count: None,
+                };
+                let uniforms = (0..2).map(|binding| entry(binding, BufferBindingType::Uniform));
+                let buffers = (0..storage as u32)
+                    .map(|i| entry(i + 2, BufferBindingType::Storage { read_only: false }));
+                let entries: Vec<BindGroupLayoutEntry> = uniforms.chain(buffers).collect();
+                device.create_bind_group_layout(&BindGroupLayoutDescriptor {
+                    label: None,
+                    entries: &entries,
+                })
+            })
+            .clone()
     }
 
     /// Compiles all kernels that were asked for, several at once.
@@ -183,7 +213,10 @@ impl<'a> Builder<'a> {
             // slot, which the tests show by running each kernel with checks and comparing bits.
             #[allow(unsafe_code, reason = "bounds checks cost time in the innermost loops")]
             unsafe {
-                self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+                self.device.create_shader_module_trusted(
+                    descriptor,
+                    wgpu::ShaderRuntimeChecks::unchecked(),
+                )
             }
         };
         let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {

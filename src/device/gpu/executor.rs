@@ -3,7 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use wgpu::{Buffer, BufferBinding, BufferDescriptor, BufferUsages, CommandEncoder, ComputePipeline, MapMode, PollType};
+use wgpu::{
+    Buffer, BufferBinding, BufferDescriptor, BufferUsages, CommandEncoder, ComputePipeline,
+    MapMode, PollType,
+};
 
 use super::adapter::{Failure, GpuDevice};
 use super::build::{Builder, Command, Recorded};
@@ -66,7 +69,12 @@ struct Allocator<'a> {
 impl Allocator<'_> {
     fn buffer(&mut self, label: &str, size: u64, usage: BufferUsages, mapped: bool) -> Buffer {
         self.count += 1;
-        self.device.create_buffer(&BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: mapped })
+        self.device.create_buffer(&BufferDescriptor {
+            label: Some(label),
+            size,
+            usage,
+            mapped_at_creation: mapped,
+        })
     }
 }
 
@@ -74,31 +82,49 @@ impl GpuExecutor {
     pub(super) fn new(gpu: GpuDevice, plan: &Plan, options: Options) -> Result<Self, DeviceError> {
         for (page, bytes) in &plan.pages {
             if *bytes > gpu.limits.buffer_bytes {
-                return Err(DeviceError::Unfit(format!("the {} take {bytes} bytes in one buffer; {} allows {}", page.name(), gpu.info.name, gpu.limits.buffer_bytes)));
+                return Err(DeviceError::Unfit(format!(
+                    "the {} take {bytes} bytes in one buffer; {} allows {}",
+                    page.name(),
+                    gpu.info.name,
+                    gpu.limits.buffer_bytes
+                )));
             }
         }
         let sizes = Sizes::new(plan);
         let out_of_memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let mut alloc = Allocator { device: &gpu.device, count: 0 };
         let storage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-        let pages: HashMap<Page, Buffer> =
-            plan.pages.iter().map(|(page, bytes)| (*page, alloc.buffer(&page.name(), *bytes, storage, false))).collect();
+        let pages: HashMap<Page, Buffer> = plan
+            .pages
+            .iter()
+            .map(|(page, bytes)| (*page, alloc.buffer(&page.name(), *bytes, storage, false)))
+            .collect();
         let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
         let dims = alloc.buffer("dims", sizes.dims, uniform, false);
         let globals = alloc.buffer("globals", RUNS as u64 * ALIGN, uniform, false);
         let canary_cells = alloc.buffer("canary", CANARY_BYTES, storage, false);
         let write = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let stagings = (0..STAGINGS).map(|_| Mappable::new(alloc.buffer("staging", sizes.staging, write, true), true)).collect();
-        let readbacks = (0..READBACKS).map(|_| Mappable::new(alloc.buffer("readback", sizes.readback, read, false), false)).collect();
+        let stagings = (0..STAGINGS)
+            .map(|_| Mappable::new(alloc.buffer("staging", sizes.staging, write, true), true))
+            .collect();
+        let readbacks = (0..READBACKS)
+            .map(|_| Mappable::new(alloc.buffer("readback", sizes.readback, read, false), false))
+            .collect();
         let transfer = Mappable::new(alloc.buffer("transfer", sizes.transfer, read, false), false);
         let allocations = alloc.count;
         if let Some(error) = pollster::block_on(out_of_memory.pop()) {
             return Err(DeviceError::Unfit(format!("the plan's memory cannot be had: {error}")));
         }
-        let mut builder = Builder::new(&gpu.device, &gpu.limits, &pages, &dims, &globals, options.checked);
+        let mut builder =
+            Builder::new(&gpu.device, &gpu.limits, &pages, &dims, &globals, options.checked);
         let programs = builder.programs(plan)?;
-        let launch = Launch { kernel: Kernel::file("canary", "canary"), dims: Vec::new(), binds: Vec::new(), grid: [1, 1, 1] };
+        let launch = Launch {
+            kernel: Kernel::file("canary", "canary"),
+            dims: Vec::new(),
+            binds: Vec::new(),
+            grid: [1, 1, 1],
+        };
         let cells = BufferBinding { buffer: &canary_cells, offset: 0, size: None };
         let canary = builder.command_over(&launch, &[cells]);
         let pipelines = builder.compile()?;
@@ -136,7 +162,11 @@ impl GpuExecutor {
     fn fill_constants(&self) {
         for (slot, value) in &self.plan.consts {
             let values = vec![*value; (slot.bytes / 4) as usize];
-            self.gpu.queue.write_buffer(&self.pages[&slot.page], slot.offset, bytemuck::cast_slice(&values));
+            self.gpu.queue.write_buffer(
+                &self.pages[&slot.page],
+                slot.offset,
+                bytemuck::cast_slice(&values),
+            );
         }
     }
 
@@ -159,9 +189,12 @@ impl GpuExecutor {
         while !ready(self) {
             self.check()?;
             if begin.elapsed() > PATIENCE {
-                return Err(self.failed(format!("no answer within {} s ({what})", PATIENCE.as_secs())));
+                return Err(
+                    self.failed(format!("no answer within {} s ({what})", PATIENCE.as_secs()))
+                );
             }
-            let poll = PollType::Wait { submission_index: None, timeout: Some(Duration::from_secs(1)) };
+            let poll =
+                PollType::Wait { submission_index: None, timeout: Some(Duration::from_secs(1)) };
             match self.gpu.device.poll(poll) {
                 Ok(_) | Err(wgpu::PollError::Timeout) => {}
                 Err(error) => return Err(self.failed(error.to_string())),
@@ -174,7 +207,9 @@ impl GpuExecutor {
     fn staging(&mut self) -> Result<usize, DeviceError> {
         let index = self.next_staging;
         self.next_staging = (index + 1) % STAGINGS;
-        self.wait("an upload buffer", |this| this.stagings[index].is_mapped() || this.stagings[index].has_failed())?;
+        self.wait("an upload buffer", |this| {
+            this.stagings[index].is_mapped() || this.stagings[index].has_failed()
+        })?;
         if self.stagings[index].has_failed() {
             return Err(self.failed("an upload buffer could not be mapped"));
         }
@@ -182,27 +217,39 @@ impl GpuExecutor {
     }
 
     /// Records the uploads of a group of programs, of which at most one has inputs.
-    fn upload(&mut self, encoder: &mut CommandEncoder, runs: &[Run<'_>], first_serial: u64) -> Result<usize, DeviceError> {
+    fn upload(
+        &mut self,
+        encoder: &mut CommandEncoder,
+        runs: &[Run<'_>],
+    ) -> Result<usize, DeviceError> {
         let index = self.staging()?;
         let batch = self.plan.page_bytes(Page::Batch);
         let mapped = self.stagings[index].buffer.get_mapped_range_mut(..);
         let mut view = mapped.map_err(|error| self.failed(error.to_string()))?;
         for (place, run) in runs.iter().enumerate() {
-            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs) {
+            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs)
+            {
                 let at = slot.offset as usize;
                 view.slice(at..at + bytes.len()).copy_from_slice(bytes);
             }
-            let globals = Globals { serial: first_serial as u32, ..run.globals };
             let at = batch as usize + place * ALIGN as usize;
-            view.slice(at..at + size_of::<Globals>()).copy_from_slice(bytemuck::bytes_of(&globals));
+            view.slice(at..at + size_of::<Globals>())
+                .copy_from_slice(bytemuck::bytes_of(&run.globals));
         }
         drop(view);
         let staging = &self.stagings[index].buffer;
         staging.unmap();
         for run in runs {
-            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs) {
+            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs)
+            {
                 let size = bytes.len() as u64;
-                encoder.copy_buffer_to_buffer(staging, slot.offset, &self.pages[&Page::Batch], slot.offset, size);
+                encoder.copy_buffer_to_buffer(
+                    staging,
+                    slot.offset,
+                    &self.pages[&Page::Batch],
+                    slot.offset,
+                    size,
+                );
             }
         }
         encoder.copy_buffer_to_buffer(staging, batch, &self.globals, 0, RUNS as u64 * ALIGN);
@@ -215,18 +262,16 @@ impl GpuExecutor {
 
     /// Records a group of programs, cut into submissions of bounded work.
     fn group(&mut self, runs: &[Run<'_>], report: Option<usize>) -> Result<(), DeviceError> {
-        let serial = self.serial + 1;
         let mut encoder = self.encoder();
-        let staging = self.upload(&mut encoder, runs, serial)?;
+        let staging = self.upload(&mut encoder, runs)?;
         let mut work = 0;
         for (place, run) in runs.iter().enumerate() {
             let mut at = 0;
             while at < self.programs[run.program].len() {
                 at = self.record(&mut encoder, run.program, at, place, &mut work);
                 if at < self.programs[run.program].len() {
-                    // The canary of a cut comes with the group's last submission: work runs in order.
                     let full = std::mem::replace(&mut encoder, self.encoder());
-                    self.gpu.queue.submit([full.finish()]);
+                    self.finish(full, None)?;
                     work = 0;
                 }
             }
@@ -240,7 +285,14 @@ impl GpuExecutor {
     }
 
     /// Records steps of a program from `at` until the budget is used; returns where it stopped.
-    fn record(&self, encoder: &mut CommandEncoder, program: usize, at: usize, place: usize, work: &mut u64) -> usize {
+    fn record(
+        &self,
+        encoder: &mut CommandEncoder,
+        program: usize,
+        at: usize,
+        place: usize,
+        work: &mut u64,
+    ) -> usize {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         let steps = &self.programs[program];
         for (index, step) in steps.iter().enumerate().skip(at) {
@@ -260,13 +312,19 @@ impl GpuExecutor {
     }
 
     /// Ends a submission with its canary, and the copy of the report where one is wanted.
-    fn finish(&mut self, mut encoder: CommandEncoder, report: Option<usize>) -> Result<(), DeviceError> {
+    fn finish(
+        &mut self,
+        mut encoder: CommandEncoder,
+        report: Option<usize>,
+    ) -> Result<(), DeviceError> {
         self.serial += 1;
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         self.dispatch(&mut pass, &self.canary, 0);
         drop(pass);
         match self.options.fault {
-            Some(Fault::DropSubmission(serial)) if serial == self.serial => encoder = self.encoder(),
+            Some(Fault::DropSubmission(serial)) if serial == self.serial => {
+                encoder = self.encoder()
+            }
             Some(Fault::LoseDevice(serial)) if serial == self.serial => self.gpu.device.destroy(),
             _ => {}
         }
@@ -292,20 +350,25 @@ impl GpuExecutor {
         if !readback.is_mapped() {
             return Ok(false);
         }
-        let view = readback.buffer.get_mapped_range(..).map_err(|error| self.failed(error.to_string()))?;
+        let view =
+            readback.buffer.get_mapped_range(..).map_err(|error| self.failed(error.to_string()))?;
         let (report, canary) = view.split_at(self.plan.page_bytes(Page::Report) as usize);
         let values: Vec<f32> = bytemuck::pod_collect_to_vec(report);
         let cells: Vec<u32> = bytemuck::pod_collect_to_vec(canary);
         drop(view);
         readback.buffer.unmap();
-        for serial in pending.first..=pending.last {
-            let cell = cells[serial as usize % cells.len()];
-            if u64::from(cell) != serial & u64::from(u32::MAX) {
-                return Err(DeviceError::Failed {
-                    submission: serial,
-                    reason: format!("its last dispatch never ran (its canary holds {cell})"),
-                });
-            }
+        let (ended, wanted) = (u64::from(cells[0]), pending.last & u64::from(u32::MAX));
+        if ended != wanted {
+            let (first, last) = (pending.first, pending.last);
+            let which = if first == last {
+                "it".to_owned()
+            } else {
+                format!("one of the submissions {first} to {last}")
+            };
+            let reason = format!(
+                "{which} never ran to its end (the device counts {ended} submissions, the host {wanted})"
+            );
+            return Err(DeviceError::Failed { submission: first, reason });
         }
         self.done.push(Report { tag: pending.tag, values });
         self.free_readbacks.push_back(pending.readback);
@@ -317,7 +380,9 @@ impl GpuExecutor {
     fn await_report(&mut self) -> Result<(), DeviceError> {
         let Some(pending) = self.pending.front() else { return Ok(()) };
         let index = pending.readback;
-        self.wait("a report", |this| this.readbacks[index].is_mapped() || this.readbacks[index].has_failed())?;
+        self.wait("a report", |this| {
+            this.readbacks[index].is_mapped() || this.readbacks[index].has_failed()
+        })?;
         self.collect().map(|_| ())
     }
 }
@@ -327,7 +392,8 @@ fn groups<'r, 'a>(runs: &'r [Run<'a>]) -> Vec<&'r [Run<'a>]> {
     let mut groups = Vec::new();
     let mut start = 0;
     for at in 1..=runs.len() {
-        let inputs = runs[start..at.min(runs.len())].iter().filter(|r| !r.inputs.is_empty()).count();
+        let inputs =
+            runs[start..at.min(runs.len())].iter().filter(|r| !r.inputs.is_empty()).count();
         let next_has_inputs = runs.get(at).is_some_and(|r| !r.inputs.is_empty());
         if at == runs.len() || at - start == RUNS || (inputs == 1 && next_has_inputs) {
             groups.push(&runs[start..at]);
@@ -353,11 +419,21 @@ impl Executor for GpuExecutor {
             let at = slot.offset + out.len() as u64;
             let size = self.sizes.transfer.min(slot.bytes - out.len() as u64);
             let mut encoder = self.encoder();
-            encoder.copy_buffer_to_buffer(&self.pages[&slot.page], at, &self.transfer.buffer, 0, size);
+            encoder.copy_buffer_to_buffer(
+                &self.pages[&slot.page],
+                at,
+                &self.transfer.buffer,
+                0,
+                size,
+            );
             self.gpu.queue.submit([encoder.finish()]);
             self.transfer.request(MapMode::Read);
             self.wait("a page", |this| this.transfer.is_mapped() || this.transfer.has_failed())?;
-            let view = self.transfer.buffer.get_mapped_range(..size).map_err(|error| self.failed(error.to_string()))?;
+            let view = self
+                .transfer
+                .buffer
+                .get_mapped_range(..size)
+                .map_err(|error| self.failed(error.to_string()))?;
             out.extend_from_slice(&view);
             drop(view);
             self.transfer.buffer.unmap();
@@ -401,8 +477,19 @@ impl Executor for GpuExecutor {
 
     fn usage(&self) -> Usage {
         Usage {
-            pages: self.plan.pages.iter().map(|(page, _)| (page.name(), self.page_bytes(*page))).collect(),
-            staging: self.stagings.iter().chain(&self.readbacks).chain([&self.transfer]).map(|m| m.buffer.size()).sum(),
+            pages: self
+                .plan
+                .pages
+                .iter()
+                .map(|(page, _)| (page.name(), self.page_bytes(*page)))
+                .collect(),
+            staging: self
+                .stagings
+                .iter()
+                .chain(&self.readbacks)
+                .chain([&self.transfer])
+                .map(|m| m.buffer.size())
+                .sum(),
             small: self.sizes.dims + self.globals.size() + self.canary_cells.size(),
             allocations: self.allocations,
             compilations: self.pipelines.len() as u64,
@@ -417,7 +504,7 @@ impl Executor for GpuExecutor {
     ) -> Result<(), DeviceError> {
         self.reports(true)?;
         let mut encoder = self.encoder();
-        let staging = self.upload(&mut encoder, std::slice::from_ref(run), self.serial)?;
+        let staging = self.upload(&mut encoder, std::slice::from_ref(run))?;
         self.gpu.queue.submit([encoder.finish()]);
         self.stagings[staging].request(MapMode::Write);
         for index in 0..self.programs[run.program].len() {
@@ -428,7 +515,8 @@ impl Executor for GpuExecutor {
             drop(pass);
             self.gpu.queue.submit([encoder.finish()]);
             let step = &self.plan.programs[run.program].steps[index];
-            let outs: Vec<(Slot, TensorType)> = step.outs.iter().copied().zip(step.out_types.clone()).collect();
+            let outs: Vec<(Slot, TensorType)> =
+                step.outs.iter().copied().zip(step.out_types.clone()).collect();
             for (out, (slot, ty)) in outs.iter().enumerate() {
                 let values: Vec<f32> = bytemuck::pod_collect_to_vec(&self.read(*slot)?);
                 if !look(index, out, ty, &values) {

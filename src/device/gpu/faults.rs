@@ -15,7 +15,8 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = text.split_once(':').and_then(|(kind, serial)| Some((kind, serial.parse().ok()?)));
+        let parsed =
+            text.split_once(':').and_then(|(kind, serial)| Some((kind, serial.parse().ok()?)));
         match parsed {
             Some(("drop-submission", serial)) => Ok(Fault::DropSubmission(serial)),
             Some(("lose-device", serial)) => Ok(Fault::LoseDevice(serial)),

@@ -34,8 +34,12 @@ impl Sizes {
             Target::Gpu(limits) => limits.clone(),
             Target::Cpu => GpuLimits::FLOOR,
         };
-        let launches: usize =
-            plan.programs.iter().flat_map(|p| &p.steps).map(|step| launches(step, &limits).len()).sum();
+        let launches: usize = plan
+            .programs
+            .iter()
+            .flat_map(|p| &p.steps)
+            .map(|step| launches(step, &limits).len())
+            .sum();
         let largest = plan.pages.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         Sizes {
             staging: plan.page_bytes(Page::Batch) + RUNS as u64 * ALIGN,

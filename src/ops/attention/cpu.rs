@@ -63,7 +63,13 @@ fn scale<R: Real>(e: &Extents) -> R {
 }
 
 /// Multiplies P's row of query `q` by the dropout mask.
-fn drop_row<R: Real>(op: &Attention, globals: &Globals, e: &Extents, (sample, head, q): (usize, usize, usize), row: &mut [R]) {
+fn drop_row<R: Real>(
+    op: &Attention,
+    globals: &Globals,
+    e: &Extents,
+    (sample, head, q): (usize, usize, usize),
+    row: &mut [R],
+) {
     if op.dropout == 0.0 {
         return;
     }
@@ -81,7 +87,10 @@ pub(super) fn forward<R: Real>(op: &Attention, call: Call<'_, R>) {
     let qkv = call.f(0);
     let [out, lse] = call.outs else { unreachable!("two results") };
     let each = BLOCK.min(e.length) * e.length;
-    let samples = out.par_chunks_mut(e.length * e.width).zip(lse.par_chunks_mut(e.heads * e.length)).zip(call.scratch.par_chunks_mut(each));
+    let samples = out
+        .par_chunks_mut(e.length * e.width)
+        .zip(lse.par_chunks_mut(e.heads * e.length))
+        .zip(call.scratch.par_chunks_mut(each));
     samples.enumerate().for_each(|(sample, ((out, lse), scores))| {
         let qkv = &qkv[sample * e.length * 3 * e.width..(sample + 1) * e.length * 3 * e.width];
         for index in 0..e.heads {
@@ -93,12 +102,28 @@ pub(super) fn forward<R: Real>(op: &Attention, call: Call<'_, R>) {
 }
 
 #[inline(always)]
-fn forward_head<R: Real>(op: &Attention, globals: &Globals, sample: usize, head: &Head<'_, R>, out: &mut [R], lse: &mut [R], scores: &mut [R]) {
+fn forward_head<R: Real>(
+    op: &Attention,
+    globals: &Globals,
+    sample: usize,
+    head: &Head<'_, R>,
+    out: &mut [R],
+    lse: &mut [R],
+    scores: &mut [R],
+) {
     let e = head.e;
     let scale: R = scale(&e);
     for (first, rows, keys) in blocks(&e, op.causal) {
         let scores = &mut scores[..rows * keys];
-        let product = Gemm { m: rows, n: keys, k: e.head, a: head.matrix(0, first), b: transposed(head.matrix(1, 0)), c_row: keys, accumulate: false };
+        let product = Gemm {
+            m: rows,
+            n: keys,
+            k: e.head,
+            a: head.matrix(0, first),
+            b: transposed(head.matrix(1, 0)),
+            c_row: keys,
+            accumulate: false,
+        };
         R::gemm(&product, scores);
         for (row, p) in scores.chunks_exact_mut(keys).enumerate() {
             let q = first + row;
@@ -113,7 +138,15 @@ fn forward_head<R: Real>(op: &Attention, globals: &Globals, sample: usize, head:
             drop_row(op, globals, &e, (sample, head.index, q), live);
         }
         let p = Matrix { data: &*scores, row: keys, col: 1 };
-        let mixed = Gemm { m: rows, n: e.head, k: keys, a: p, b: head.matrix(2, 0), c_row: e.width, accumulate: false };
+        let mixed = Gemm {
+            m: rows,
+            n: e.head,
+            k: keys,
+            a: p,
+            b: head.matrix(2, 0),
+            c_row: e.width,
+            accumulate: false,
+        };
         R::gemm(&mixed, &mut out[first * e.width + head.index * e.head..]);
     }
 }
@@ -123,16 +156,27 @@ pub(super) fn backward<R: Real>(op: &Attention, call: Call<'_, R>) {
     let e = op.extents(call.in_types[0]);
     let (qkv, out, lse, d_out) = (call.f(0), call.f(1), call.f(2), call.f(3));
     let each = backward_scratch(&e) / e.batch;
-    let samples = call.outs[0].par_chunks_mut(e.length * 3 * e.width).zip(call.scratch.par_chunks_mut(each));
+    let samples =
+        call.outs[0].par_chunks_mut(e.length * 3 * e.width).zip(call.scratch.par_chunks_mut(each));
     samples.enumerate().for_each(|(sample, (d_qkv, scratch))| {
         d_qkv.fill(R::ZERO);
-        let part = |all: &'_ [R], len: usize| -> std::ops::Range<usize> { sample * len..((sample + 1) * len).min(all.len()) };
+        let part = |all: &'_ [R], len: usize| -> std::ops::Range<usize> {
+            sample * len..((sample + 1) * len).min(all.len())
+        };
         let qkv = &qkv[part(qkv, e.length * 3 * e.width)];
         let rows = part(out, e.length * e.width);
         let (out, d_out) = (&out[rows.clone()], &d_out[rows]);
         let lse = &lse[part(lse, e.heads * e.length)];
         for index in 0..e.heads {
-            let grad = HeadGrad { op, globals: call.globals, sample, head: Head { qkv, e, index }, out, d_out, lse: &lse[index * e.length..(index + 1) * e.length] };
+            let grad = HeadGrad {
+                op,
+                globals: call.globals,
+                sample,
+                head: Head { qkv, e, index },
+                out,
+                d_out,
+                lse: &lse[index * e.length..(index + 1) * e.length],
+            };
             simd(|| grad.run(d_qkv, scratch));
         }
     });
@@ -168,14 +212,33 @@ impl<R: Real> HeadGrad<'_, R> {
     /// The rows of `d_out` from `row` on.
     fn d_out_matrix(&self, row: usize) -> Matrix<'_, R> {
         let e = self.head.e;
-        Matrix { data: &self.d_out[row * e.width + self.head.index * e.head..], row: e.width, col: 1 }
+        Matrix {
+            data: &self.d_out[row * e.width + self.head.index * e.head..],
+            row: e.width,
+            col: 1,
+        }
     }
 
     #[inline(always)]
-    fn block(&self, (first, rows, keys): (usize, usize, usize), delta: &[R], p: &mut [R], ds: &mut [R], d_qkv: &mut [R]) {
+    fn block(
+        &self,
+        (first, rows, keys): (usize, usize, usize),
+        delta: &[R],
+        p: &mut [R],
+        ds: &mut [R],
+        d_qkv: &mut [R],
+    ) {
         let (e, head) = (self.head.e, &self.head);
         let scale: R = scale(&e);
-        let scores = Gemm { m: rows, n: keys, k: e.head, a: head.matrix(0, first), b: transposed(head.matrix(1, 0)), c_row: keys, accumulate: false };
+        let scores = Gemm {
+            m: rows,
+            n: keys,
+            k: e.head,
+            a: head.matrix(0, first),
+            b: transposed(head.matrix(1, 0)),
+            c_row: keys,
+            accumulate: false,
+        };
         R::gemm(&scores, p);
         let d_p = Gemm { a: self.d_out_matrix(first), b: transposed(head.matrix(2, 0)), ..scores };
         R::gemm(&d_p, ds);
@@ -193,11 +256,28 @@ impl<R: Real> HeadGrad<'_, R> {
             }
             drop_row(self.op, self.globals, &e, at, p);
         }
-        let (p, ds) = (Matrix { data: &*p, row: keys, col: 1 }, Matrix { data: &*ds, row: keys, col: 1 });
+        let (p, ds) =
+            (Matrix { data: &*p, row: keys, col: 1 }, Matrix { data: &*ds, row: keys, col: 1 });
         let wide = 3 * e.width;
-        let d_q = Gemm { m: rows, n: e.head, k: keys, a: ds, b: head.matrix(1, 0), c_row: wide, accumulate: false };
+        let d_q = Gemm {
+            m: rows,
+            n: e.head,
+            k: keys,
+            a: ds,
+            b: head.matrix(1, 0),
+            c_row: wide,
+            accumulate: false,
+        };
         R::gemm(&d_q, &mut d_qkv[first * wide + head.column(0)..]);
-        let d_k = Gemm { m: keys, n: e.head, k: rows, a: transposed(ds), b: head.matrix(0, first), c_row: wide, accumulate: true };
+        let d_k = Gemm {
+            m: keys,
+            n: e.head,
+            k: rows,
+            a: transposed(ds),
+            b: head.matrix(0, first),
+            c_row: wide,
+            accumulate: true,
+        };
         R::gemm(&d_k, &mut d_qkv[head.column(1)..]);
         let d_v = Gemm { a: transposed(p), b: self.d_out_matrix(first), ..d_k };
         R::gemm(&d_v, &mut d_qkv[head.column(2)..]);

@@ -58,7 +58,14 @@ pub(super) fn backward(op: &Attention, e: &Extents) -> Vec<Launch> {
     let queries = Launch {
         kernel: kernel(op, e, "attention_grad_query", "grad_query"),
         dims: dims(op, e),
-        binds: vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::Out(0), Bind::Scratch],
+        binds: vec![
+            Bind::In(0),
+            Bind::In(1),
+            Bind::In(2),
+            Bind::In(3),
+            Bind::Out(0),
+            Bind::Scratch,
+        ],
         grid: grid(e),
     };
     let keys = Launch {

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
-use crate::ops::{Call, Case, Domain, Grad, GradCall, GpuCall, Launch, Op, Real, ScratchCall, Target};
+use crate::ops::{
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target,
+};
 
 /// Operand qkv `[batch, length, 3·width]`: queries, keys and values one after another, heads side
 /// by side in each. Results: the mixed values `[batch, length, width]` and log Σ e^s
@@ -77,19 +79,32 @@ impl Op for Attention {
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let d = ins[0].shape.dims();
         if d.len() != 3 || d[2] % (3 * self.heads) != 0 {
-            return Err(format!("expected [batch, length, 3·width] with {} heads, got {}", self.heads, ins[0].shape));
+            return Err(format!(
+                "expected [batch, length, 3·width] with {} heads, got {}",
+                self.heads, ins[0].shape
+            ));
         }
         let e = self.extents(ins[0]);
         if e.head > gpu::MAX_HEAD {
-            return Err(format!("heads of {} features are wider than the {} that are supported", e.head, gpu::MAX_HEAD));
+            return Err(format!(
+                "heads of {} features are wider than the {} that are supported",
+                e.head,
+                gpu::MAX_HEAD
+            ));
         }
-        Ok(vec![TensorType::f32([e.batch, e.length, e.width]), TensorType::f32([e.batch, e.heads, e.length])])
+        Ok(vec![
+            TensorType::f32([e.batch, e.length, e.width]),
+            TensorType::f32([e.batch, e.heads, e.length]),
+        ])
     }
 
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
-        let Some(d_out) = call.d_outs[0] else { return Ok(vec![Grad::Stops("the log-sums are not trained through")]) };
+        let Some(d_out) = call.d_outs[0] else {
+            return Ok(vec![Grad::Stops("the log-sums are not trained through")]);
+        };
         let op = AttentionGrad(self.clone());
-        let d_qkv = graph.apply(Arc::new(op), &[call.ins[0], call.outs[0], call.outs[1], d_out])?[0];
+        let d_qkv =
+            graph.apply(Arc::new(op), &[call.ins[0], call.outs[0], call.outs[1], d_out])?[0];
         Ok(vec![Grad::Flows(d_qkv)])
     }
 
@@ -146,10 +161,18 @@ impl Op for AttentionGrad {
 /// Uses that the generic checks run over. The log-sums are compared between executors but not
 /// differentiated.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &'static str, batch: usize, length: usize, heads: usize, head: usize, causal: bool, dropout: f32| {
+    let case = |name: &'static str,
+                batch: usize,
+                length: usize,
+                heads: usize,
+                head: usize,
+                causal: bool,
+                dropout: f32| {
         let op = Attention { heads, causal, dropout, stream: 3 };
         let ins = vec![(TensorType::f32([batch, length, 3 * heads * head]), Domain::Normal)];
-        Case::graph(name, ins, move |graph, ins| Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]]))
+        Case::graph(name, ins, move |graph, ins| {
+            Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]])
+        })
     };
     vec![
         case("length1", 1, 1, 1, 4, true, 0.0),

@@ -47,7 +47,8 @@ fn inside(e: &Extents, j: usize) -> (usize, usize) {
 
 /// The input row of output row `oy` at kernel row `i`, if it is inside.
 fn input_row(e: &Extents, oy: usize, i: usize) -> Option<usize> {
-    let y = (oy * e.window.stride[0] + i * e.window.dilation[0]).checked_sub(e.window.padding[0])?;
+    let y =
+        (oy * e.window.stride[0] + i * e.window.dilation[0]).checked_sub(e.window.padding[0])?;
     (y < e.input[0]).then_some(y)
 }
 
@@ -65,7 +66,8 @@ fn for_runs(e: &Extents, mut body: impl FnMut(usize, usize, (usize, usize), usiz
                     body(tap, oy, (0, 0), 0);
                     continue;
                 };
-                let x = (range.0 * e.window.stride[1] + j * e.window.dilation[1]).saturating_sub(e.window.padding[2]);
+                let x = (range.0 * e.window.stride[1] + j * e.window.dilation[1])
+                    .saturating_sub(e.window.padding[2]);
                 body(tap, oy, range, c * e.in_pixels() + y * e.input[1] + x);
             }
         }
@@ -115,7 +117,9 @@ pub(super) fn forward<R: Real>(e: &Extents, call: Call<'_, R>) {
     let (groups, pixels) = (e.window.groups, e.out_pixels());
     let (x_image, y_image) = (groups * e.cin * e.in_pixels(), groups * e.cout * pixels);
     let per_lane = images_per_lane(e);
-    let pieces = call.outs[0].par_chunks_mut(per_lane * y_image).zip(call.scratch.par_chunks_mut(columns(e).max(1)));
+    let pieces = call.outs[0]
+        .par_chunks_mut(per_lane * y_image)
+        .zip(call.scratch.par_chunks_mut(columns(e).max(1)));
     pieces.enumerate().for_each(|(lane, (y, col))| {
         for (index, y) in y.chunks_exact_mut(y_image).enumerate() {
             let x = &x[(lane * per_lane + index) * x_image..][..x_image];
@@ -127,7 +131,15 @@ pub(super) fn forward<R: Real>(e: &Extents, call: Call<'_, R>) {
                     gather(e, x, col);
                     Matrix { data: &*col, row: pixels, col: 1 }
                 };
-                let gemm = Gemm { m: e.cout, n: pixels, k: e.taps(), a: weight(e, w, g), b, c_row: pixels, accumulate: false };
+                let gemm = Gemm {
+                    m: e.cout,
+                    n: pixels,
+                    k: e.taps(),
+                    a: weight(e, w, g),
+                    b,
+                    c_row: pixels,
+                    accumulate: false,
+                };
                 R::gemm(&gemm, &mut y[g * e.cout * pixels..]);
             }
         }
@@ -140,14 +152,24 @@ pub(super) fn grad_input<R: Real>(e: &Extents, call: Call<'_, R>) {
     let (groups, pixels) = (e.window.groups, e.out_pixels());
     let (x_image, y_image) = (groups * e.cin * e.in_pixels(), groups * e.cout * pixels);
     let per_lane = images_per_lane(e);
-    let pieces = call.outs[0].par_chunks_mut(per_lane * x_image).zip(call.scratch.par_chunks_mut(columns(e).max(1)));
+    let pieces = call.outs[0]
+        .par_chunks_mut(per_lane * x_image)
+        .zip(call.scratch.par_chunks_mut(columns(e).max(1)));
     pieces.enumerate().for_each(|(lane, (dx, col))| {
         for (index, dx) in dx.chunks_exact_mut(x_image).enumerate() {
             let dy = &dy[(lane * per_lane + index) * y_image..][..y_image];
             for g in 0..groups {
                 let dx = &mut dx[g * e.cin * e.in_pixels()..][..e.cin * e.in_pixels()];
                 let b = Matrix { data: &dy[g * e.cout * pixels..], row: pixels, col: 1 };
-                let gemm = Gemm { m: e.taps(), n: pixels, k: e.cout, a: transposed(weight(e, w, g)), b, c_row: pixels, accumulate: false };
+                let gemm = Gemm {
+                    m: e.taps(),
+                    n: pixels,
+                    k: e.cout,
+                    a: transposed(weight(e, w, g)),
+                    b,
+                    c_row: pixels,
+                    accumulate: false,
+                };
                 if e.is_pointwise() {
                     R::gemm(&gemm, dx);
                 } else {
@@ -180,8 +202,20 @@ pub(super) fn grad_weight<R: Real>(e: &Extents, call: Call<'_, R>) {
                     gather(e, x, col);
                     Matrix { data: &*col, row: 1, col: pixels }
                 };
-                let a = Matrix { data: &dy[image * y_image + g * e.cout * pixels..], row: pixels, col: 1 };
-                let gemm = Gemm { m: e.cout, n: e.taps(), k: pixels, a, b: windows, c_row: e.taps(), accumulate: true };
+                let a = Matrix {
+                    data: &dy[image * y_image + g * e.cout * pixels..],
+                    row: pixels,
+                    col: 1,
+                };
+                let gemm = Gemm {
+                    m: e.cout,
+                    n: e.taps(),
+                    k: pixels,
+                    a,
+                    b: windows,
+                    c_row: e.taps(),
+                    accumulate: true,
+                };
                 R::gemm(&gemm, &mut partial[g * e.cout * e.taps()..]);
             }
         }

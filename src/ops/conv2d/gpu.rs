@@ -15,8 +15,23 @@ const MIN_TERMS: usize = 512;
 fn dims(e: &Extents, parts: usize) -> Vec<u32> {
     let w = &e.window;
     [
-        e.batch, w.groups, e.cin, e.cout, e.input[0], e.input[1], e.output[0], e.output[1], e.kernel[0], e.kernel[1],
-        w.stride[0], w.stride[1], w.padding[0], w.padding[2], w.dilation[0], w.dilation[1], parts,
+        e.batch,
+        w.groups,
+        e.cin,
+        e.cout,
+        e.input[0],
+        e.input[1],
+        e.output[0],
+        e.output[1],
+        e.kernel[0],
+        e.kernel[1],
+        w.stride[0],
+        w.stride[1],
+        w.padding[0],
+        w.padding[2],
+        w.dilation[0],
+        w.dilation[1],
+        parts,
     ]
     .iter()
     .map(|n| *n as u32)

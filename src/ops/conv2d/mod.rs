@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
-use crate::ops::{Call, Case, Domain, Grad, GradCall, GpuCall, Launch, Op, Real, ScratchCall, Target};
+use crate::ops::{
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target,
+};
 
 /// The window of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,7 +114,12 @@ impl Window {
 
 impl Conv2d {
     /// A convolution; `padding` is top, bottom, left, right.
-    pub fn new(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Self {
+    pub fn new(
+        stride: [usize; 2],
+        padding: [usize; 4],
+        dilation: [usize; 2],
+        groups: usize,
+    ) -> Self {
         Conv2d(Window { stride, padding, dilation, groups })
     }
 
@@ -133,8 +140,12 @@ impl Op for Conv2d {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let (x, w) = (ins[0].shape.dims(), ins[1].shape.dims());
-        if x.len() != 4 || w.len() != 4 || x[1] != w[1] * self.0.groups || w[0] % self.0.groups != 0 {
-            return Err(format!("a weight of {} in {} groups does not fit an input of {}", ins[1].shape, self.0.groups, ins[0].shape));
+        if x.len() != 4 || w.len() != 4 || x[1] != w[1] * self.0.groups || w[0] % self.0.groups != 0
+        {
+            return Err(format!(
+                "a weight of {} in {} groups does not fit an input of {}",
+                ins[1].shape, self.0.groups, ins[0].shape
+            ));
         }
         let [rows, cols] = self.0.output([x[2], x[3]], [w[2], w[3]])?;
         Ok(vec![TensorType::f32([x[0], w[0], rows, cols])])
@@ -261,7 +272,13 @@ impl Op for Conv2dGradWeight {
 
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &'static str, x: [usize; 4], w: [usize; 4], stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize| {
+    let case = |name: &'static str,
+                x: [usize; 4],
+                w: [usize; 4],
+                stride: [usize; 2],
+                padding: [usize; 4],
+                dilation: [usize; 2],
+                groups: usize| {
         let f = |dims: [usize; 4]| (TensorType::f32(Shape::new(dims)), Domain::Normal);
         let op: Arc<dyn Op> = Arc::new(Conv2d::new(stride, padding, dilation, groups));
         Case::graph(name, vec![f(x), f(w)], move |graph, ins| graph.apply(op.clone(), ins))

@@ -256,7 +256,13 @@ impl Code {
             by_result.instrs[result] = Instr::Input(inputs as u32 + 1);
         }
         let by_result = by_result.pruned();
-        let reads = |code: &Code| code.pruned().instrs.iter().filter(|i| matches!(i, Instr::Input(at) if (*at as usize) < inputs)).count();
+        let reads = |code: &Code| {
+            code.pruned()
+                .instrs
+                .iter()
+                .filter(|i| matches!(i, Instr::Input(at) if (*at as usize) < inputs))
+                .count()
+        };
         if reads(&by_result) < reads(&plain) { by_result } else { plain.pruned() }
     }
 

@@ -214,7 +214,15 @@ pub fn cases() -> Vec<Case> {
         ("blocks", &[521, 33], &[521, 33], &[521, 33]),
     ];
     for (index, (name, out, a, b)) in shapes.into_iter().enumerate() {
-        let f = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Max, Binary::Min, Binary::Mul][index];
+        let f = [
+            Binary::Add,
+            Binary::Sub,
+            Binary::Mul,
+            Binary::Div,
+            Binary::Max,
+            Binary::Min,
+            Binary::Mul,
+        ][index];
         let code = Code::of(|code| {
             let (a, b) = (code.input(0), code.input(1));
             code.binary(f, a, b)
@@ -231,7 +239,12 @@ pub fn cases() -> Vec<Case> {
         let kept = code.greater(draw, rate);
         code.mul(x, kept)
     });
-    cases.push(case("random", dropped, &[9, 101], vec![(TensorType::f32([9, 101]), Domain::Normal)]));
+    cases.push(case(
+        "random",
+        dropped,
+        &[9, 101],
+        vec![(TensorType::f32([9, 101]), Domain::Normal)],
+    ));
     cases
 }
 

@@ -126,7 +126,12 @@ pub fn epilogue_text(map: &Map, others: &[&TensorType], first: usize) -> String 
     let whole = TensorType::f32(map.shape.clone());
     let mut types = vec![&whole];
     types.extend_from_slice(others);
-    body(&mut text, map, &types, |index| if index == 0 { "value".into() } else { format!("in{index}") });
+    body(
+        &mut text,
+        map,
+        &types,
+        |index| if index == 0 { "value".into() } else { format!("in{index}") },
+    );
     text.push_str("}\n");
     text
 }
@@ -167,7 +172,11 @@ fn body(text: &mut String, map: &Map, types: &[&TensorType], name: impl Fn(usize
             Instr::Input(index) => {
                 let index = index as usize;
                 let name = name(index);
-                if name == "value" { name } else { format!("{name}[{}]", Access::new(&types[index].shape, &map.shape).wgsl(map)) }
+                if name == "value" {
+                    name
+                } else {
+                    format!("{name}[{}]", Access::new(&types[index].shape, &map.shape).wgsl(map))
+                }
             }
             Instr::Const(bits) => literal(f32::from_bits(bits)),
             Instr::Random(stream) => format!("philox_uniform({stream}u, i)"),

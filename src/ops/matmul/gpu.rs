@@ -23,7 +23,8 @@ pub(super) fn launches(op: &MatMul, call: &GpuCall<'_>) -> Vec<Launch> {
         .with("TRANS_B", op.trans_b.into());
     let tiles = [e.n.div_ceil(tile.cols), e.m.div_ceil(tile.rows), e.batch * choice.parts];
     let terms = e.k.div_ceil(choice.parts).next_multiple_of(tile.depth);
-    let dims = [e.m, e.n, e.k, e.batch, terms, tiles[0], tiles[1], tiles[2]].map(|n| n as u32).to_vec();
+    let dims =
+        [e.m, e.n, e.k, e.batch, terms, tiles[0], tiles[1], tiles[2]].map(|n| n as u32).to_vec();
     let grid = fold_groups(tiles.iter().product());
     let mut binds = vec![Bind::In(0), Bind::In(1)];
     if choice.parts > 1 {
@@ -47,7 +48,12 @@ pub(super) fn launches(op: &MatMul, call: &GpuCall<'_>) -> Vec<Launch> {
 
 /// Makes a kernel store its results through the map, if there is one, and adds the operands that
 /// this needs after those bound already.
-fn store_through(epilogue: Option<&Map>, call: &GpuCall<'_>, kernel: &mut Kernel, binds: &mut Vec<Bind>) {
+fn store_through(
+    epilogue: Option<&Map>,
+    call: &GpuCall<'_>,
+    kernel: &mut Kernel,
+    binds: &mut Vec<Bind>,
+) {
     let first = binds.len() + 2;
     let text = match epilogue {
         Some(map) => map::epilogue_text(map, &call.ins[2..], first),

@@ -11,9 +11,7 @@ use std::sync::Arc;
 pub use choose::{Choice, Problem, Tile, choose};
 
 use super::map::{Code, Map, Unary};
-use super::{
-    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target,
-};
+use super::{Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target};
 use crate::cpu_by_eval;
 use crate::graph::{DType, Graph, Shape, ShapeError, TensorType, ValueId};
 

@@ -82,7 +82,8 @@ fn write_files(folder: &Path, snapshot: &Snapshot) -> Result<(), CheckpointError
         manifest.files.insert((*name).to_owned(), Entry::of(content));
         write(&folder.join(name), content)?;
     }
-    let manifest = serde_json::to_vec_pretty(&manifest).map_err(|e| damaged(folder, e.to_string()))?;
+    let manifest =
+        serde_json::to_vec_pretty(&manifest).map_err(|e| damaged(folder, e.to_string()))?;
     write(&folder.join(MANIFEST), &manifest)
 }
 
@@ -119,24 +120,36 @@ fn sync(folder: &Path) -> Result<(), CheckpointError> {
 /// When it is not whole.
 pub fn load(path: &Path) -> Result<Snapshot, CheckpointError> {
     let manifest = read(path, MANIFEST)?;
-    let manifest: Manifest = serde_json::from_slice(&manifest).map_err(|e| damaged(path, format!("{MANIFEST}: {e}")))?;
+    let manifest: Manifest =
+        serde_json::from_slice(&manifest).map_err(|e| damaged(path, format!("{MANIFEST}: {e}")))?;
     if manifest.format != FORMAT {
-        return Err(damaged(path, format!("format {} is not known here (this program reads {FORMAT})", manifest.format)));
+        return Err(damaged(
+            path,
+            format!("format {} is not known here (this program reads {FORMAT})", manifest.format),
+        ));
     }
     let verified = |name: &str| {
         let content = read(path, name)?;
         match manifest.files.get(name) {
-            Some(entry) if entry.bytes != content.len() as u64 => {
-                Err(damaged(path, format!("{name} has {} bytes, not {}", content.len(), entry.bytes)))
+            Some(entry) if entry.bytes != content.len() as u64 => Err(damaged(
+                path,
+                format!("{name} has {} bytes, not {}", content.len(), entry.bytes),
+            )),
+            Some(entry) if *entry != Entry::of(&content) => {
+                Err(damaged(path, format!("{name} has another hash")))
             }
-            Some(entry) if *entry != Entry::of(&content) => Err(damaged(path, format!("{name} has another hash"))),
             Some(_) => Ok(content),
             None => Err(damaged(path, format!("{MANIFEST} does not list {name}"))),
         }
     };
     let (model, optimizer, state) = (verified(MODEL)?, verified(OPTIMIZER)?, verified(STATE)?);
-    let state = serde_json::from_slice(&state).map_err(|e| damaged(path, format!("{STATE}: {e}")))?;
-    Ok(Snapshot { model: decode(path, MODEL, &model)?, optimizer: decode(path, OPTIMIZER, &optimizer)?, state })
+    let state =
+        serde_json::from_slice(&state).map_err(|e| damaged(path, format!("{STATE}: {e}")))?;
+    Ok(Snapshot {
+        model: decode(path, MODEL, &model)?,
+        optimizer: decode(path, OPTIMIZER, &optimizer)?,
+        state,
+    })
 }
 
 fn read(path: &Path, name: &str) -> Result<Vec<u8>, CheckpointError> {
@@ -144,13 +157,18 @@ fn read(path: &Path, name: &str) -> Result<Vec<u8>, CheckpointError> {
 }
 
 fn decode(path: &Path, name: &str, content: &[u8]) -> Result<Vec<NamedTensor>, CheckpointError> {
-    let file = SafeTensors::deserialize(content).map_err(|e| damaged(path, format!("{name}: {e}")))?;
+    let file =
+        SafeTensors::deserialize(content).map_err(|e| damaged(path, format!("{name}: {e}")))?;
     let mut tensors = Vec::new();
     for (name, view) in file.iter() {
         if view.dtype() != Dtype::F32 {
             return Err(damaged(path, format!("`{name}` is of type {:?}, not F32", view.dtype())));
         }
-        tensors.push(NamedTensor { name: name.to_owned(), dims: view.shape().to_vec(), bytes: view.data().to_vec() });
+        tensors.push(NamedTensor {
+            name: name.to_owned(),
+            dims: view.shape().to_vec(),
+            bytes: view.data().to_vec(),
+        });
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tensors)

@@ -46,7 +46,8 @@ pub fn newest_good(run: &Path) -> Result<(PathBuf, Snapshot, Vec<Damaged>), Chec
         }
     }
     let reasons: Vec<String> = damaged.iter().map(|d| d.error.to_string()).collect();
-    let detail = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+    let detail =
+        if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
     Err(CheckpointError::Nothing { path: run.to_owned(), detail })
 }
 

@@ -126,7 +126,10 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(super) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |error| CheckpointError::Io { action, path, error }
     }
