@@ -1,6 +1,8 @@
 //! Every shipped configuration: it plans, trains a few steps with a falling loss, and every slip
 //! in it is found at its line.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod common;
 
 use std::fs;

@@ -1,6 +1,8 @@
 //! Failures are never silent: what goes wrong stops the run, is named, gives its exit code, and
 //! leaves the last good checkpoint whole.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod common;
 
 use std::fs;

@@ -2,6 +2,8 @@
 //! each reference net must follow PyTorch's losses, gradient norms and final weights, on both
 //! executors. tests/reference/make.py wrote the files.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! Exact resume: a run that is killed and resumed, at any moment and any number of times, ends
 //! with the same bytes as one that never stopped.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod common;
 
 use std::fs;

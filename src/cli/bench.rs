@@ -89,7 +89,7 @@ fn batches(session: &Session) -> Result<Vec<StepBatch>, CliError> {
     let batches = session.batches();
     let steps = batches.steps_per_epoch().clamp(1, 8);
     let mut loader = Loader::start(session.data.train.clone(), batches, 1, steps);
-    (0..steps).map(|_| Ok(loader.next()?)).collect()
+    (0..steps).map(|_| Ok(loader.next_step()?)).collect()
 }
 
 struct Bench<'a> {

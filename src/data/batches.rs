@@ -49,7 +49,7 @@ impl Batches {
 
     /// Whether a step (from 1) is the last of its epoch.
     pub fn ends_epoch(&self, step: u64) -> bool {
-        step % self.steps_per_epoch() == 0
+        step.is_multiple_of(self.steps_per_epoch())
     }
 
     /// The epoch (from 0) of a step.

@@ -63,7 +63,7 @@ impl Loader {
     ///
     /// # Errors
     /// When a sample cannot be read.
-    pub fn next(&mut self) -> Result<StepBatch, DataError> {
+    pub fn next_step(&mut self) -> Result<StepBatch, DataError> {
         match self.ready.recv() {
             Ok(batch) => batch,
             Err(_) => Err(DataError::Unfit("no more steps were asked for".into())),

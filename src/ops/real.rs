@@ -167,7 +167,7 @@ pub fn tanh_f32(x: f32) -> f32 {
     let big = 1.0 - 2.0 / (exp_f32(2.0 * if a > 15.0 { 15.0 } else { a }) + 1.0);
     let s = x * x;
     let mut p = -5.703_949e-3_f32;
-    p = p * s + 2.063_908_9e-2;
+    p = p * s + 2.063_909e-2;
     p = p * s - 5.373_971e-2;
     p = p * s + 0.133_314_49;
     p = p * s - 0.333_332_8;
@@ -195,13 +195,13 @@ pub fn erf_f32(x: f32) -> f32 {
     const FAR: [f32; 9] = [
         0.170_872_77,
         -0.822_152_23,
-        1.488_515_87,
-        -1.135_203_98,
+        1.488_515_9,
+        -1.135_204,
         0.278_868_07,
         -0.186_288_06,
         0.096_784_18,
         0.374_091_96,
-        1.000_023_68,
+        1.000_023_7,
     ];
     let (a, s) = (x.abs(), x * x);
     let near = NEAR.iter().fold(0.0, |p, c| p * s + c);
@@ -209,7 +209,7 @@ pub fn erf_f32(x: f32) -> f32 {
     let b = if a > 9.0 { 9.0 } else { a };
     let t = 1.0 / (1.0 + 0.5 * b);
     let far = FAR.iter().fold(0.0, |p, c| p * t + c);
-    let far = 1.0 - t * exp_f32(-b * b - 1.265_512_23 + t * far);
+    let far = 1.0 - t * exp_f32(-b * b - 1.265_512_2 + t * far);
     let magnitude = if a < 0.75 { near } else { far };
     let signed = if x < 0.0 { -magnitude } else { magnitude };
     if x.is_nan() { x } else { signed }

@@ -117,7 +117,7 @@ impl Trainer<'_> {
         };
         let mut clock = Instant::now();
         for step in first..=self.last_step {
-            let batch = loader.next()?;
+            let batch = loader.next_step()?;
             self.submit(&batch, step)?;
             pending.push(batch);
             for report in self.executor.reports(false)? {
@@ -266,7 +266,7 @@ impl Trainer<'_> {
 
     fn is_evaluation(&self, step: u64) -> bool {
         match self.config.train.eval_every_steps {
-            Some(every) => step % every as u64 == 0,
+            Some(every) => step.is_multiple_of(every as u64),
             None => self.batches.ends_epoch(step),
         }
     }
@@ -274,10 +274,10 @@ impl Trainer<'_> {
     fn is_save(&self, step: u64) -> bool {
         let rules = &self.config.checkpoint;
         let epochs = rules.every_epochs as u64;
-        let by_epoch =
-            self.batches.ends_epoch(step) && (self.batches.epoch_of(step) + 1) % epochs == 0;
+        let by_epoch = self.batches.ends_epoch(step)
+            && (self.batches.epoch_of(step) + 1).is_multiple_of(epochs);
         match rules.every_steps {
-            Some(every) => step % every as u64 == 0,
+            Some(every) => step.is_multiple_of(every as u64),
             None => by_epoch,
         }
     }

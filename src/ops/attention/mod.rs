@@ -78,7 +78,7 @@ impl Op for Attention {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let d = ins[0].shape.dims();
-        if d.len() != 3 || d[2] % (3 * self.heads) != 0 {
+        if d.len() != 3 || !d[2].is_multiple_of(3 * self.heads) {
             return Err(format!(
                 "expected [batch, length, 3·width] with {} heads, got {}",
                 self.heads, ins[0].shape
