@@ -6,45 +6,53 @@
 @group(0) @binding(3) var<storage, read_write> w: array<f32>;
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
 
-fn taps() -> u32 {
-    return dims.cin * dims.kernel_rows * dims.kernel_cols;
+fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
+    var quad = vec4<f32>();
+    if (m < COUT) {
+        let base = (channel_group * COUT + m) * TAPS + k;
+        // @for j in 4
+        if (k + $ju < end) {
+            quad[$j] = w[base + $ju];
+        }
+        // @end
+    }
+    return quad;
 }
 
-fn load_a(m: u32, k: u32) -> f32 {
-    if (m >= dims.cout) {
-        return 0.0;
+fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
+    var quad = vec4<f32>();
+    if (k >= end) {
+        return quad;
     }
-    return w[(tile.channel_group * dims.cout + m) * taps() + k];
-}
-
-fn load_b(k: u32, n: u32) -> f32 {
-    let pixels = dims.out_rows * dims.out_cols;
-    if (n >= dims.batch * pixels) {
-        return 0.0;
-    }
-    let sample = n / pixels;
-    let out_row = (n % pixels) / dims.out_cols;
-    let out_col = n % dims.out_cols;
-    let area = dims.kernel_rows * dims.kernel_cols;
-    let channel = k / area;
     // Rows above and columns left of the image wrap to huge numbers and fail the test.
-    let row = out_row * dims.stride_rows + ((k % area) / dims.kernel_cols) * dims.dilation_rows - dims.pad_top;
-    let col = out_col * dims.stride_cols + (k % dims.kernel_cols) * dims.dilation_cols - dims.pad_left;
-    if (row >= dims.in_rows || col >= dims.in_cols) {
-        return 0.0;
+    let down = ((k % AREA) / KERNEL_COLS) * DILATION_ROWS - PAD_TOP;
+    let right = (k % KERNEL_COLS) * DILATION_COLS - PAD_LEFT;
+    let channel = channel_group * CIN + k / AREA;
+    // @for j in 4
+    {
+        let at = n + $ju;
+        let sample = at / OUT_PIXELS;
+        let row = (at % OUT_PIXELS) / OUT_COLS * STRIDE_ROWS + down;
+        let col = at % OUT_COLS * STRIDE_COLS + right;
+        if (sample < dims.batch && row < IN_ROWS && col < IN_COLS) {
+            quad[$j] = x[((sample * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col];
+        }
     }
-    return x[(((sample * dims.groups + tile.channel_group) * dims.cin + channel) * dims.in_rows + row) * dims.in_cols + col];
+    // @end
+    return quad;
 }
 
 fn store(m: u32, n: u32, value: f32) {
-    let pixels = dims.out_rows * dims.out_cols;
-    if (m < dims.cout && n < dims.batch * pixels && tile.channel_group < dims.groups && tile.part == 0u) {
-        y[(((n / pixels) * dims.groups + tile.channel_group) * dims.cout + m) * pixels + n % pixels] = value;
+    let sample = n / OUT_PIXELS;
+    if (m < COUT && sample < dims.batch) {
+        y[((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + n % OUT_PIXELS] = value;
     }
 }
 
 @compute @workgroup_size(256)
 fn conv2d(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    tile = tile_of(group.y * groups.x + group.x, dims.cout, dims.batch * dims.out_rows * dims.out_cols);
-    tile_product(0u, taps(), local);
+    let tile = place(group.y * groups.x + group.x);
+    if (tile.z == 1u) {
+        tile_product(tile.x, tile.y, 0u, TAPS, local);
+    }
 }

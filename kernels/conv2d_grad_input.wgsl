@@ -7,41 +7,54 @@
 @group(0) @binding(3) var<storage, read_write> dy: array<f32>;
 @group(0) @binding(4) var<storage, read_write> dx: array<f32>;
 
-fn load_a(m: u32, k: u32) -> f32 {
-    if (m >= dims.cin) {
-        return 0.0;
+fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
+    var quad = vec4<f32>();
+    // @for j in 4
+    if (m < CIN && k + $ju < end) {
+        let o = (k + $ju) / AREA;
+        quad[$j] = w[((channel_group * COUT + o) * CIN + m) * AREA + (k + $ju) % AREA];
     }
-    let area = dims.kernel_rows * dims.kernel_cols;
-    return w[((tile.channel_group * dims.cout + k / area) * dims.cin + m) * area + k % area];
+    // @end
+    return quad;
 }
 
-fn load_b(k: u32, n: u32) -> f32 {
-    let pixels = dims.in_rows * dims.in_cols;
-    if (n >= dims.batch * pixels) {
-        return 0.0;
+fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
+    var quad = vec4<f32>();
+    if (k >= end) {
+        return quad;
     }
-    let area = dims.kernel_rows * dims.kernel_cols;
     // Windows above and left of the first wrap to huge numbers and fail the tests.
-    let row = (n % pixels) / dims.in_cols + dims.pad_top - ((k % area) / dims.kernel_cols) * dims.dilation_rows;
-    let col = n % dims.in_cols + dims.pad_left - (k % dims.kernel_cols) * dims.dilation_cols;
-    let out_row = row / dims.stride_rows;
-    let out_col = col / dims.stride_cols;
-    if (out_row * dims.stride_rows != row || out_col * dims.stride_cols != col || out_row >= dims.out_rows || out_col >= dims.out_cols) {
-        return 0.0;
+    let down = PAD_TOP - ((k % AREA) / KERNEL_COLS) * DILATION_ROWS;
+    let right = PAD_LEFT - (k % KERNEL_COLS) * DILATION_COLS;
+    let channel = channel_group * COUT + k / AREA;
+    // @for j in 4
+    {
+        let at = n + $ju;
+        let sample = at / IN_PIXELS;
+        let row = (at % IN_PIXELS) / IN_COLS + down;
+        let col = at % IN_COLS + right;
+        let out_row = row / STRIDE_ROWS;
+        let out_col = col / STRIDE_COLS;
+        let meets = out_row * STRIDE_ROWS == row && out_col * STRIDE_COLS == col;
+        if (sample < dims.batch && meets && out_row < OUT_ROWS && out_col < OUT_COLS) {
+            quad[$j] = dy[((sample * GROUPS * COUT + channel) * OUT_ROWS + out_row) * OUT_COLS + out_col];
+        }
     }
-    let channel = ((n / pixels) * dims.groups + tile.channel_group) * dims.cout + k / area;
-    return dy[(channel * dims.out_rows + out_row) * dims.out_cols + out_col];
+    // @end
+    return quad;
 }
 
 fn store(m: u32, n: u32, value: f32) {
-    let pixels = dims.in_rows * dims.in_cols;
-    if (m < dims.cin && n < dims.batch * pixels && tile.channel_group < dims.groups && tile.part == 0u) {
-        dx[(((n / pixels) * dims.groups + tile.channel_group) * dims.cin + m) * pixels + n % pixels] = value;
+    let sample = n / IN_PIXELS;
+    if (m < CIN && sample < dims.batch) {
+        dx[((sample * GROUPS + channel_group) * CIN + m) * IN_PIXELS + n % IN_PIXELS] = value;
     }
 }
 
 @compute @workgroup_size(256)
 fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    tile = tile_of(group.y * groups.x + group.x, dims.cin, dims.batch * dims.in_rows * dims.in_cols);
-    tile_product(0u, dims.cout * dims.kernel_rows * dims.kernel_cols, local);
+    let tile = place(group.y * groups.x + group.x);
+    if (tile.z == 1u) {
+        tile_product(tile.x, tile.y, 0u, COUT * AREA, local);
+    }
 }

@@ -27,6 +27,9 @@ pub struct BenchArgs {
     /// Seconds of timed blocks.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Show the time of each op of a step instead, the slowest first.
+    #[arg(long)]
+    ops: bool,
 }
 
 /// Length of a block of steps that is closed by one wait.
@@ -56,6 +59,9 @@ pub fn run(args: BenchArgs) -> Result<u8, CliError> {
     while warmed < args.warmup || warm.elapsed() < BLOCK {
         bench.block(1)?;
         warmed += 1;
+    }
+    if args.ops {
+        return bench.ops();
     }
     let one = bench.block(3)? / 3;
     let per_block =
@@ -119,6 +125,42 @@ impl Bench<'_> {
             arrived.iter().map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]),
         );
         Ok(begin.elapsed())
+    }
+
+    /// Prints the time of each op of a micro-batch and of the update.
+    fn ops(&mut self) -> Result<u8, CliError> {
+        const REPEATS: u32 = 20;
+        let plan = &self.compiled.plan;
+        let mut rows: Vec<(f64, String)> = Vec::new();
+        for program in plan.roles.train.iter().take(1).chain(&plan.roles.update) {
+            let steps = &plan.programs[*program].steps;
+            let inputs = match plan.programs[*program].inputs.is_empty() {
+                true => Vec::new(),
+                false => self.batches[0].micros[0].inputs(),
+            };
+            let globals = Globals { step: 1, ..Globals::default() };
+            let run = Run { program: *program, inputs, globals };
+            let times = self.executor.time_steps(&run, REPEATS)?;
+            for (step, time) in steps.iter().zip(times) {
+                let (ins, outs): (Vec<_>, Vec<_>) =
+                    (step.in_types.iter().collect(), step.out_types.iter().collect());
+                let shapes: Vec<String> = ins.iter().map(|ty| ty.shape.to_string()).collect();
+                let us = time.as_secs_f64() * 1e6;
+                let gflops = step.op.flops(&ins, &outs) as f64 / us.max(1e-3) / 1e3;
+                let pass = if step.backward { "backward" } else { "" };
+                let shapes = shapes.join(" ");
+                let (op, scope) = (step.op.name(), &step.scope);
+                let line = format!(
+                    "{us:>10.1} µs  {gflops:>9.1} GFLOP/s  {op:<20} {pass:<9} {scope:<16} {shapes}"
+                );
+                rows.push((us, line));
+            }
+        }
+        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+        rows.iter().for_each(|(_, line)| super::print(line));
+        let total: f64 = rows.iter().map(|(us, _)| us).sum();
+        super::print(&format!("{total:>10.1} µs  in all, {} ops", rows.len()));
+        Ok(0)
     }
 
     fn submit(&mut self) -> Result<(), CliError> {

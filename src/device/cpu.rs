@@ -1,6 +1,7 @@
 //! The native executor: walks a program's steps and calls each op on slices of the pages.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -123,6 +124,18 @@ impl Executor for CpuExecutor {
             }
         }
         Ok(())
+    }
+
+    fn time_steps(&mut self, run: &Run<'_>, repeats: u32) -> Result<Vec<Duration>, DeviceError> {
+        self.load(run);
+        let (memory, steps) = (&self.memory, &self.plan.programs[run.program].steps);
+        let time = |step: &Step| {
+            memory.execute(step, run);
+            let begin = Instant::now();
+            (0..repeats).for_each(|_| memory.execute(step, run));
+            begin.elapsed() / repeats
+        };
+        Ok(self.pool.install(|| steps.iter().map(time).collect()))
     }
 
     fn page_bytes(&self, page: Page) -> u64 {

@@ -11,6 +11,8 @@ pub mod gpu;
 
 pub use choose::{Device, open};
 
+use std::time::Duration;
+
 use crate::graph::TensorType;
 use crate::plan::{Page, ProgramId, Slot};
 
@@ -149,6 +151,13 @@ pub trait Executor {
         run: &Run<'_>,
         look: &mut dyn FnMut(usize, usize, &TensorType, &[f32]) -> bool,
     ) -> Result<(), DeviceError>;
+
+    /// Runs one program step by step, each step `repeats` times at a stretch, and gives the mean
+    /// time of each. The content of the pages is of no use afterwards.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn time_steps(&mut self, run: &Run<'_>, repeats: u32) -> Result<Vec<Duration>, DeviceError>;
 
     /// Bytes of a page that the executor allocated, 0 where it has none.
     fn page_bytes(&self, page: Page) -> u64;

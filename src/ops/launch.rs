@@ -53,9 +53,17 @@ pub struct Kernel {
     pub entry: &'static str,
     /// Values for the file's `const NAME: u32 = …;` lines, by name.
     pub constants: Vec<(&'static str, u32)>,
-    /// Library files replaced by generated text: `("epilogue", text)` stands in for
-    /// kernels/lib/epilogue.wgsl.
-    pub replace: Vec<(&'static str, String)>,
+    /// What stands in the place of library files, by their stem.
+    pub replace: Vec<(&'static str, Replacement)>,
+}
+
+/// What stands in the place of a library file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Replacement {
+    /// Another library file.
+    File(&'static str),
+    /// Generated text.
+    Text(String),
 }
 
 /// Where a kernel's text comes from.
@@ -82,6 +90,13 @@ impl Kernel {
     #[must_use]
     pub fn with(mut self, name: &'static str, value: u32) -> Self {
         self.constants.push((name, value));
+        self
+    }
+
+    /// Puts one library file in the place of another.
+    #[must_use]
+    pub fn with_library(mut self, stem: &'static str, other: &'static str) -> Self {
+        self.replace.push((stem, Replacement::File(other)));
         self
     }
 

@@ -26,6 +26,7 @@ pub mod reduce;
 pub mod sgd;
 pub mod softmax;
 pub mod stats;
+pub mod tile;
 pub mod update;
 
 use std::fmt::Debug;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 pub use accumulate::Accumulate;
 pub use cpu::{Call, Operand};
 pub use grad_scale::GradScale;
-pub use launch::{Bind, GpuLimits, Kernel, Launch, Target};
+pub use launch::{Bind, GpuLimits, Kernel, Launch, Replacement, Target};
 pub use real::Real;
 pub use stats::Stats;
 

@@ -340,6 +340,27 @@ impl GpuExecutor {
         self.check()
     }
 
+    /// Time of one submission that runs some steps of a program `repeats` times.
+    fn time_commands(
+        &self,
+        program: usize,
+        steps: std::ops::Range<usize>,
+        repeats: u32,
+    ) -> Result<Duration, DeviceError> {
+        let mut encoder = self.encoder();
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        for _ in 0..repeats {
+            let commands = self.programs[program][steps.clone()].iter().flat_map(|s| &s.commands);
+            commands.for_each(|command| self.dispatch(&mut pass, command, 0));
+        }
+        drop(pass);
+        let begin = Instant::now();
+        self.gpu.queue.submit([encoder.finish()]);
+        let waited = self.gpu.device.poll(PollType::wait_indefinitely());
+        waited.map_err(|error| self.failed(error.to_string()))?;
+        Ok(begin.elapsed())
+    }
+
     /// Takes the oldest report over if it has arrived.
     fn collect(&mut self) -> Result<bool, DeviceError> {
         let Some(pending) = self.pending.front() else { return Ok(false) };
@@ -525,6 +546,23 @@ impl Executor for GpuExecutor {
             }
         }
         Ok(())
+    }
+
+    fn time_steps(&mut self, run: &Run<'_>, repeats: u32) -> Result<Vec<Duration>, DeviceError> {
+        self.reports(true)?;
+        let mut encoder = self.encoder();
+        let staging = self.upload(&mut encoder, std::slice::from_ref(run))?;
+        self.gpu.queue.submit([encoder.finish()]);
+        self.stagings[staging].request(MapMode::Write);
+        let steps = self.programs[run.program].len();
+        let empty = self.time_commands(run.program, 0..0, repeats)?;
+        (0..steps)
+            .map(|step| {
+                self.time_commands(run.program, step..step + 1, repeats)?;
+                let time = self.time_commands(run.program, step..step + 1, repeats)?;
+                Ok(time.saturating_sub(empty) / repeats)
+            })
+            .collect()
     }
 
     fn page_bytes(&self, page: Page) -> u64 {

@@ -172,7 +172,7 @@ impl Op for Conv2d {
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::forward(&self.extents(call.ins, call.outs[0]))
+        gpu::forward(&self.extents(call.ins, call.outs[0]), call.limits)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -215,7 +215,7 @@ impl Op for Conv2dGradInput {
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::grad_input(&self.extents(call.ins, call.outs[0]))
+        gpu::grad_input(&self.extents(call.ins, call.outs[0]), call.limits)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -258,14 +258,14 @@ impl Op for Conv2dGradWeight {
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::grad_weight(&self.extents(call.ins, call.outs[0]))
+        gpu::grad_weight(&self.extents(call.ins, call.outs[0]), call.limits)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
             Target::Cpu => cpu::weight_scratch(&e),
-            Target::Gpu(_) => gpu::weight_scratch(&e),
+            Target::Gpu(limits) => gpu::weight_scratch(&e, limits),
         }
     }
 }

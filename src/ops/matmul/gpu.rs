@@ -1,49 +1,59 @@
 //! Matrix products on the GPU: one tiled kernel, and one that adds split sums.
 
-use super::{MatMul, choose};
+use super::{Extents, MatMul};
 use crate::ops::launch::fold_groups;
 use crate::ops::map::{self, Map};
-use crate::ops::{Bind, GpuCall, Kernel, Launch};
+use crate::ops::tile::{Choice, Problem, choose};
+use crate::ops::{Bind, GpuCall, GpuLimits, Kernel, Launch, Replacement};
 
 /// Threads of the kernel that adds parts.
 const FINISH_THREADS: usize = 256;
 
+fn choice(e: Extents, limits: &GpuLimits) -> Choice {
+    choose(&Problem { layers: e.batch, m: e.m, n: e.n, k: e.k, splits: true }, limits)
+}
+
+/// Elements of scratch: the parts of split sums.
+pub(super) fn scratch(e: Extents, limits: &GpuLimits) -> usize {
+    let parts = choice(e, limits).parts;
+    if parts == 1 { 0 } else { parts * e.outputs() }
+}
+
 /// The launches of a product.
 pub(super) fn launches(op: &MatMul, call: &GpuCall<'_>) -> Vec<Launch> {
     let e = op.accepted(call.ins);
-    let choice = choose(op.problem(e), call.limits);
-    let tile = choice.tile;
-    let mut kernel = Kernel::file("matmul", "matmul")
-        .with("ROWS", tile.rows as u32)
-        .with("COLS", tile.cols as u32)
-        .with("DEPTH", tile.depth as u32)
-        .with("THREAD_ROWS", tile.thread_rows as u32)
-        .with("THREAD_QUADS", tile.thread_quads as u32)
+    let Choice { tile, parts } = choice(e, call.limits);
+    let kernel = Kernel::file("matmul", "matmul")
         .with("TRANS_A", op.trans_a.into())
         .with("TRANS_B", op.trans_b.into());
-    let tiles = [e.n.div_ceil(tile.cols), e.m.div_ceil(tile.rows), e.batch * choice.parts];
-    let terms = e.k.div_ceil(choice.parts).next_multiple_of(tile.depth);
-    let dims =
-        [e.m, e.n, e.k, e.batch, terms, tiles[0], tiles[1], tiles[2]].map(|n| n as u32).to_vec();
+    let mut kernel = tile.specialise(kernel, [!op.trans_a, op.trans_b]);
+    let row_lengths = [if op.trans_a { e.m } else { e.k }, if op.trans_b { e.k } else { e.n }];
+    if row_lengths.iter().all(|length| length % 4 == 0) {
+        kernel = kernel.with_library("operands", "operands_aligned");
+    }
+    let tiles = [e.n.div_ceil(tile.cols), e.m.div_ceil(tile.rows), e.batch * parts];
+    let terms = e.k.div_ceil(parts).next_multiple_of(tile.depth);
+    let dims = [e.m, e.n, e.k, e.batch, terms, tiles[0], tiles[1], tiles[2]];
+    let dims = dims.map(|n| n as u32).to_vec();
     let grid = fold_groups(tiles.iter().product());
     let mut binds = vec![Bind::In(0), Bind::In(1)];
-    if choice.parts > 1 {
-        binds.push(Bind::Scratch);
-        let mut kernel_finish = Kernel::file("matmul_finish", "finish");
-        let mut finish_binds = vec![Bind::Scratch];
-        store_through(op.epilogue.as_ref(), call, &mut kernel_finish, &mut finish_binds);
-        let outputs = e.outputs();
-        let finish = Launch::flat(
-            kernel_finish,
-            vec![outputs as u32, choice.parts as u32],
-            finish_binds,
-            outputs,
-            FINISH_THREADS as u32,
-        );
-        return vec![Launch { kernel, dims, binds, grid }, finish];
+    if parts == 1 {
+        store_through(op.epilogue.as_ref(), call, &mut kernel, &mut binds);
+        return vec![Launch { kernel, dims, binds, grid }];
     }
-    store_through(op.epilogue.as_ref(), call, &mut kernel, &mut binds);
-    vec![Launch { kernel, dims, binds, grid }]
+    binds.push(Bind::Scratch);
+    let mut finish = Kernel::file("matmul_finish", "finish");
+    let mut finish_binds = vec![Bind::Scratch];
+    store_through(op.epilogue.as_ref(), call, &mut finish, &mut finish_binds);
+    let outputs = e.outputs();
+    let finish = Launch::flat(
+        finish,
+        vec![outputs as u32, parts as u32],
+        finish_binds,
+        outputs,
+        FINISH_THREADS as u32,
+    );
+    vec![Launch { kernel, dims, binds, grid }, finish]
 }
 
 /// Makes a kernel store its results through the map, if there is one, and adds the operands that
@@ -59,7 +69,7 @@ fn store_through(
         Some(map) => map::epilogue_text(map, &call.ins[2..], first),
         None => map::plain_epilogue(first),
     };
-    kernel.replace.push(("epilogue", text));
+    kernel.replace.push(("epilogue", Replacement::Text(text)));
     binds.extend((0..call.outs.len()).map(Bind::Out));
     binds.extend((2..call.ins.len()).map(Bind::In));
 }

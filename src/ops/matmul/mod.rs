@@ -2,13 +2,10 @@
 //! optional elementwise map applied to the product before it is stored. Layers call [`matmul`];
 //! fusion adds the map.
 
-mod choose;
 mod cpu;
 mod gpu;
 
 use std::sync::Arc;
-
-pub use choose::{Choice, Problem, Tile, choose};
 
 use super::map::{Code, Map, Unary};
 use super::{Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target};
@@ -192,7 +189,7 @@ impl Op for MatMul {
         let extents = self.accepted(call.ins);
         match call.target {
             Target::Cpu => cpu::scratch(self, extents),
-            Target::Gpu(limits) => choose(self.problem(extents), limits).scratch(extents),
+            Target::Gpu(limits) => gpu::scratch(extents, limits),
         }
     }
 
@@ -216,10 +213,6 @@ impl Op for MatMul {
 impl MatMul {
     fn eval<R: Real>(&self, call: Call<'_, R>) {
         cpu::eval(self, call);
-    }
-
-    fn problem(&self, extents: Extents) -> Problem {
-        Problem { extents, trans_a: self.trans_a, trans_b: self.trans_b }
     }
 }
 
@@ -274,6 +267,20 @@ pub fn cases() -> Vec<Case> {
     }
     cases.push(plain_case(Extents { batch: 1, m: 5, n: 6, k: 7 }, false, true, 3));
     cases.push(plain_case(Extents { batch: 2, m: 20, n: 24, k: 520 }, false, false, 3));
+    // Each tile of the GPU kernel, its quads along either axis; aligned rows; split sums.
+    for (m, n, k) in [
+        (1545, 1538, 9),
+        (1031, 1026, 9),
+        (60, 16_400, 9),
+        (721, 718, 9),
+        (1544, 1536, 8),
+        (260, 264, 2048),
+    ] {
+        for transposed in [false, true] {
+            let e = Extents { batch: 1, m, n, k };
+            cases.push(plain_case(e, transposed, transposed, 2));
+        }
+    }
     cases.push(epilogue_case(Extents { batch: 1, m: 33, n: 36, k: 17 }));
     cases.push(epilogue_case(Extents { batch: 1, m: 9, n: 10, k: 700 }));
     cases

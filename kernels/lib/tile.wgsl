@@ -1,0 +1,154 @@
+// The tile product of matrix products and convolutions: C[m, n] = Σ_k A[m, k]·B[k, n] for a tile of
+// ROWS x COLS, by 256 threads. The sums go DEPTH terms at a time through workgroup memory, terms
+// outermost, each row of it padded by a quad to spread the banks; while one step is multiplied, the
+// next is on its way to registers: at most one quad of A and one of B for each thread.
+//
+// A thread computes ROW_QUADS x COL_QUADS blocks of 4x4. Where that needs fewer than 256 threads,
+// SLICES groups of threads take turns at the terms of a step, and their sums are added in order.
+//
+// A kernel gives
+//   load_a(m, k, end): A[m, k..k + 4] if A_ALONG_TERMS = 1, else A[m..m + 4, k],
+//   load_b(k, n, end): B[k..k + 4, n] if B_ALONG_TERMS = 1, else B[k, n..n + 4],
+// zero outside of the matrices and from term `end` on, and store(m, n, value), which ignores what
+// lies outside.
+
+const ROWS: u32 = 64u;
+const COLS: u32 = 64u;
+const DEPTH: u32 = 16u;
+const ROW_QUADS: u32 = 1u;
+const COL_QUADS: u32 = 1u;
+const SLICES: u32 = 1u;
+// DEPTH / SLICES.
+const STEPS: u32 = 16u;
+const A_ALONG_TERMS: u32 = 1u;
+const B_ALONG_TERMS: u32 = 0u;
+
+const A_QUADS: u32 = ROWS / 4u + 1u;
+const B_QUADS: u32 = COLS / 4u + 1u;
+const A_TILE: u32 = DEPTH * A_QUADS;
+const B_TILE: u32 = DEPTH * B_QUADS;
+// Threads along the columns, along the rows, and in a slice.
+const ACROSS: u32 = COLS / (4u * COL_QUADS);
+const DOWN: u32 = ROWS / (4u * ROW_QUADS);
+const SLICE: u32 = ACROSS * DOWN;
+// Quads in which slices hand their sums on: SLICE * 4, or 1 where there is one slice.
+const SUMS: u32 = 1u;
+
+var<workgroup> a_tile: array<vec4<f32>, A_TILE>;
+var<workgroup> b_tile: array<vec4<f32>, B_TILE>;
+var<workgroup> sums: array<vec4<f32>, SUMS>;
+
+fn fetch_a(row: u32, term: u32, end: u32, local: u32) -> vec4<f32> {
+    if (local >= ROWS * DEPTH / 4u) {
+        return vec4<f32>();
+    }
+    if (A_ALONG_TERMS == 1u) {
+        return load_a(row + local / (DEPTH / 4u), term + (local % (DEPTH / 4u)) * 4u, end);
+    }
+    return load_a(row + (local % (ROWS / 4u)) * 4u, term + local / (ROWS / 4u), end);
+}
+
+fn fetch_b(term: u32, col: u32, end: u32, local: u32) -> vec4<f32> {
+    if (local >= COLS * DEPTH / 4u) {
+        return vec4<f32>();
+    }
+    if (B_ALONG_TERMS == 1u) {
+        return load_b(term + (local % (DEPTH / 4u)) * 4u, col + local / (DEPTH / 4u), end);
+    }
+    return load_b(term + local / (COLS / 4u), col + (local % (COLS / 4u)) * 4u, end);
+}
+
+fn keep_a(quad: vec4<f32>, local: u32) {
+    if (local >= ROWS * DEPTH / 4u) {
+        return;
+    }
+    if (A_ALONG_TERMS == 1u) {
+        let r = local / (DEPTH / 4u);
+        let t = (local % (DEPTH / 4u)) * 4u;
+        // @for j in 4
+        a_tile[(t + $ju) * A_QUADS + r / 4u][r % 4u] = quad[$j];
+        // @end
+    } else {
+        a_tile[local / (ROWS / 4u) * A_QUADS + local % (ROWS / 4u)] = quad;
+    }
+}
+
+fn keep_b(quad: vec4<f32>, local: u32) {
+    if (local >= COLS * DEPTH / 4u) {
+        return;
+    }
+    if (B_ALONG_TERMS == 1u) {
+        let c = local / (DEPTH / 4u);
+        let t = (local % (DEPTH / 4u)) * 4u;
+        // @for j in 4
+        b_tile[(t + $ju) * B_QUADS + c / 4u][c % 4u] = quad[$j];
+        // @end
+    } else {
+        b_tile[local / (COLS / 4u) * B_QUADS + local % (COLS / 4u)] = quad;
+    }
+}
+
+// The product over terms first..end for the tile whose first element is (row, col).
+fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
+    let slice = local / SLICE;
+    let across = local % ACROSS;
+    let down = (local % SLICE) / ACROSS;
+    // @for r in ROW_QUADS
+    // @for i in 4
+    // @for c in COL_QUADS
+    var acc_$r_$i_$c = vec4<f32>();
+    // @end
+    // @end
+    // @end
+    var a_next = fetch_a(row, first, end, local);
+    var b_next = fetch_b(first, col, end, local);
+    for (var term = first; term < end; term += DEPTH) {
+        keep_a(a_next, local);
+        keep_b(b_next, local);
+        workgroupBarrier();
+        if (term + DEPTH < end) {
+            a_next = fetch_a(row, term + DEPTH, end, local);
+            b_next = fetch_b(term + DEPTH, col, end, local);
+        }
+        // @for t in STEPS
+        // @for c in COL_QUADS
+        let right_$t_$c = b_tile[($tu * SLICES + slice) * B_QUADS + across + $cu * ACROSS];
+        // @end
+        // @for r in ROW_QUADS
+        let left_$t_$r = a_tile[($tu * SLICES + slice) * A_QUADS + down + $ru * DOWN];
+        // @for i in 4
+        // @for c in COL_QUADS
+        acc_$r_$i_$c = fma(vec4<f32>(left_$t_$r[$i]), right_$t_$c, acc_$r_$i_$c);
+        // @end
+        // @end
+        // @end
+        // @end
+        workgroupBarrier();
+    }
+    // Slices exist only where a thread has one block.
+    for (var s = 1u; s < SLICES; s++) {
+        if (slice == s) {
+            // @for i in 4
+            sums[(local % SLICE) * 4u + $iu] = acc_0_$i_0;
+            // @end
+        }
+        workgroupBarrier();
+        if (slice == 0u) {
+            // @for i in 4
+            acc_0_$i_0 += sums[(local % SLICE) * 4u + $iu];
+            // @end
+        }
+        workgroupBarrier();
+    }
+    if (slice == 0u) {
+        // @for r in ROW_QUADS
+        // @for i in 4
+        // @for c in COL_QUADS
+        // @for j in 4
+        store(row + (down + $ru * DOWN) * 4u + $iu, col + (across + $cu * ACROSS) * 4u + $ju, acc_$r_$i_$c[$j]);
+        // @end
+        // @end
+        // @end
+        // @end
+    }
+}

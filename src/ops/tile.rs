@@ -1,0 +1,137 @@
+//! The tiles of kernels/lib/tile.wgsl, which matrix products and convolutions share: which there
+//! are, and which one a product runs with.
+
+use super::{GpuLimits, Kernel};
+
+/// What a workgroup of 256 threads computes: `rows × cols` elements of C, `depth` terms of the sums
+/// at a time; each thread `row_quads × col_quads` blocks of 4×4, `slices` threads taking turns at
+/// the terms of one block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tile {
+    /// Rows of C.
+    pub rows: usize,
+    /// Columns of C.
+    pub cols: usize,
+    /// Terms of the sums in workgroup memory at once.
+    pub depth: usize,
+    /// Blocks of a thread along the rows.
+    pub row_quads: usize,
+    /// Blocks of a thread along the columns.
+    pub col_quads: usize,
+    /// Threads that share a block.
+    pub slices: usize,
+    /// Multiply-adds in the same time as the largest tile, as measured where there is enough work
+    /// for all.
+    pub speed: f64,
+}
+
+/// The tiles: a larger one reads less for each multiply-add, a smaller one gives more workgroups.
+pub const TILES: [Tile; 5] = [
+    Tile { rows: 128, cols: 128, depth: 8, row_quads: 2, col_quads: 2, slices: 1, speed: 1.0 },
+    Tile { rows: 128, cols: 64, depth: 8, row_quads: 2, col_quads: 1, slices: 1, speed: 0.9 },
+    Tile { rows: 64, cols: 128, depth: 8, row_quads: 1, col_quads: 2, slices: 1, speed: 0.9 },
+    Tile { rows: 64, cols: 64, depth: 16, row_quads: 1, col_quads: 1, slices: 1, speed: 0.75 },
+    Tile { rows: 32, cols: 32, depth: 32, row_quads: 1, col_quads: 1, slices: 4, speed: 0.45 },
+];
+
+/// A product as the choice sees it: `layers` matrices of `m × n` with sums of `k` terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Matrices.
+    pub layers: usize,
+    /// Rows of C.
+    pub m: usize,
+    /// Columns of C.
+    pub n: usize,
+    /// Terms of a sum.
+    pub k: usize,
+    /// Whether the sums may be split.
+    pub splits: bool,
+}
+
+/// A tile, and the parts that every sum is split into; the parts are added in order afterwards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The tile.
+    pub tile: Tile,
+    /// Parts.
+    pub parts: usize,
+}
+
+/// Workgroups that fill a card.
+const FULL: f64 = 128.0;
+/// Fewest terms that are worth a part.
+const MIN_TERMS: usize = 128;
+/// Most parts.
+const MAX_PARTS: usize = 64;
+/// What adding the parts costs, in multiply-adds of one workgroup: a dispatch.
+const FINISH: f64 = 350_000.0;
+
+/// The cheapest tile and split for a product: the multiply-adds that the busiest part of the card
+/// has to do, by the tile's speed.
+pub fn choose(problem: &Problem, limits: &GpuLimits) -> Choice {
+    let most = if problem.splits { (problem.k / MIN_TERMS).clamp(1, MAX_PARTS) } else { 1 };
+    let fits = |parts: &usize| {
+        let bytes = parts * problem.layers * problem.m * problem.n * 4;
+        *parts == 1 || bytes as u64 <= limits.binding_bytes
+    };
+    let all = TILES.into_iter().flat_map(|tile| {
+        let parts = std::iter::successors(Some(1), |p| Some(p * 2)).take_while(move |p| *p <= most);
+        parts.filter(fits).map(move |parts| Choice { tile, parts })
+    });
+    let cheapest = all.min_by(|a, b| a.cost(problem).total_cmp(&b.cost(problem)));
+    cheapest.unwrap_or(Choice { tile: TILES[0], parts: 1 })
+}
+
+impl Choice {
+    fn cost(&self, problem: &Problem) -> f64 {
+        let Tile { rows, cols, speed, .. } = self.tile;
+        let tiles = problem.layers * problem.m.div_ceil(rows) * problem.n.div_ceil(cols);
+        let terms = problem.k.div_ceil(self.parts) as f64;
+        let busy = ((tiles * self.parts) as f64 / FULL).max(1.0);
+        let finish = if self.parts > 1 { FINISH } else { 0.0 };
+        terms * (rows * cols) as f64 / speed * busy + finish
+    }
+}
+
+impl Tile {
+    /// Sets the tile's constants in a kernel; `along_terms` says for A and B whether their quads
+    /// lie along the terms of the sums.
+    pub fn specialise(&self, kernel: Kernel, along_terms: [bool; 2]) -> Kernel {
+        let slice = self.rows * self.cols / (16 * self.row_quads * self.col_quads);
+        let sums = if self.slices > 1 { slice * 4 } else { 1 };
+        [
+            ("ROWS", self.rows),
+            ("COLS", self.cols),
+            ("DEPTH", self.depth),
+            ("ROW_QUADS", self.row_quads),
+            ("COL_QUADS", self.col_quads),
+            ("SLICES", self.slices),
+            ("STEPS", self.depth / self.slices),
+            ("SUMS", sums),
+            ("A_ALONG_TERMS", usize::from(along_terms[0])),
+            ("B_ALONG_TERMS", usize::from(along_terms[1])),
+        ]
+        .into_iter()
+        .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cases of ops/matmul count on these.
+    #[test]
+    fn every_tile_is_the_choice_for_some_case() {
+        let chosen =
+            |m, n, k| choose(&Problem { layers: 1, m, n, k, splits: true }, &GpuLimits::FLOOR);
+        let sides = |c: Choice| (c.tile.rows, c.tile.cols);
+        assert_eq!(sides(chosen(1545, 1538, 9)), (128, 128));
+        assert_eq!(sides(chosen(1031, 1026, 9)), (128, 64));
+        assert_eq!(sides(chosen(60, 16_400, 9)), (64, 128));
+        assert_eq!(sides(chosen(721, 718, 9)), (64, 64));
+        assert_eq!(sides(chosen(36, 40, 9)), (32, 32));
+        assert!(chosen(260, 264, 2048).parts > 1);
+    }
+}
