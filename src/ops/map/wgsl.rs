@@ -56,31 +56,29 @@ impl Access {
         if terms.is_empty() { "0u".into() } else { terms.join(" + ") }
     }
 
-    /// Copies the elements for output indices `first..first + block.len()`.
+    /// Copies the elements for output indices `first..first + block.len()`, in runs that lie side
+    /// by side or are one element repeated.
     #[inline(always)]
     pub fn load<R: Real>(&self, values: &[R], first: usize, block: &mut [R]) {
-        match self.terms.as_slice() {
-            [] => block.fill(values[0]),
-            [(1, extent, 1)] => {
-                let mut at = first % extent;
-                let mut done = 0;
-                while done < block.len() {
-                    let run = (extent - at).min(block.len() - done);
-                    block[done..done + run].copy_from_slice(&values[at..at + run]);
-                    done += run;
-                    at = 0;
-                }
+        let Some(&(inner, extent, stride)) = self.terms.last() else {
+            return block.fill(values[0]);
+        };
+        let side_by_side = inner == 1 && stride == 1;
+        let length = if side_by_side { extent } else { inner };
+        let mut done = 0;
+        while done < block.len() {
+            let i = first + done;
+            let run = (length - i % length).min(block.len() - done);
+            let place =
+                |(inner, extent, stride): &(usize, usize, usize)| i / inner % extent * stride;
+            let at: usize = self.terms.iter().map(place).sum();
+            let out = &mut block[done..done + run];
+            if side_by_side {
+                out.copy_from_slice(&values[at..at + run]);
+            } else {
+                out.fill(values[at]);
             }
-            terms => {
-                for (offset, out) in block.iter_mut().enumerate() {
-                    let i = first + offset;
-                    let at: usize = terms
-                        .iter()
-                        .map(|(inner, extent, stride)| i / inner % extent * stride)
-                        .sum();
-                    *out = values[at];
-                }
-            }
+            done += run;
         }
     }
 }
