@@ -1,104 +1,137 @@
 // @use lib/attention_tile
-// Attention, forward: out = softmax(q·kᵀ·scale)·v by a running softmax; a workgroup takes a tile
-// of queries of one head. qkv [batch, length, 3·width], out [batch, length, width], and
-// lse [batch·heads, length], the log of each row's Σ e^s.
+// Attention, forward: out = softmax(q·kᵀ·scale)·v by a running softmax (Milakov and Gimelshein 2018;
+// Dao et al. 2022); a workgroup owns a tile of queries of one head. qkv [batch, length, 3·width],
+// out [batch, length, width], and lse [batch·heads, length], the log of each row's Σ eˢ.
 
 @group(0) @binding(2) var<storage, read_write> qkv: array<f32>;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 
-var<workgroup> queries: array<f32, TILE>;
-// Keys, then values.
-var<workgroup> others: array<f32, TILE>;
-var<workgroup> scores: array<f32, SCORES>;
-var<workgroup> row_top: array<f32, BLOCK>;
-var<workgroup> row_total: array<f32, BLOCK>;
-var<workgroup> row_shrink: array<f32, BLOCK>;
+// [row, thread across]: each thread's largest score, at the end its sum.
+var<workgroup> parts: array<f32, BLOCK * 8u>;
 
-fn load(p: Place, first: u32, part: u32, e: u32) -> f32 {
-    let row = first + e / HEAD;
-    if (!p.live || row >= dims.length) {
-        return 0.0;
-    }
-    return qkv[(p.sample * dims.length + row) * 3u * dims.width + part * dims.width + p.column + e % HEAD];
+fn largest_part(row: u32) -> f32 {
+    var top = parts[row * 8u];
+    // @for j in 8
+    top = max(top, parts[row * 8u + $ju]);
+    // @end
+    return top;
 }
 
-@compute @workgroup_size(256)
+fn sum_of_parts(row: u32) -> f32 {
+    var total = 0.0;
+    // @for j in 8
+    total += parts[row * 8u + $ju];
+    // @end
+    return total;
+}
+
+@compute @workgroup_size(64)
 fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let p = place_of(group.y * groups.x + group.x);
-    var acc: array<f32, OWN>;
-    for (var e = local; e < TILE; e += THREADS) {
-        queries[e] = load(p, p.first, 0u, e);
-    }
-    if (local < BLOCK) {
-        row_top[local] = -3.0e38;
-        row_total[local] = 0.0;
-    }
+    let across = local % 8u;
+    let down = local / 8u;
+    keep_own(p, 0u, local);
+    // @for i in MINE
+    var top_$i = -3.0e38;
+    var total_$i = 0.0;
+    // @for w in OWN
+    var acc_$i_$w = vec4<f32>();
+    // @end
+    // @end
     var last = dims.length;
     if (CAUSAL == 1u) {
         last = min(p.first + BLOCK, dims.length);
     }
     for (var key = 0u; key < last; key += BLOCK) {
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            others[e] = load(p, key, 1u, e);
-        }
+        keep_other(p, key, 1u, local);
         workgroupBarrier();
-        for (var s = local; s < SCORES; s += THREADS) {
-            let r = s / BLOCK;
-            let c = s % BLOCK;
-            var total = 0.0;
-            for (var d = 0u; d < HEAD; d++) {
-                total += queries[r * HEAD + d] * others[c * HEAD + d];
-            }
-            scores[s] = select(-3.0e38, total * dims.scale, is_seen(p.first + r, key + c));
+        // @for i in MINE
+        // @for j in MINE
+        var s_$i_$j = 0.0;
+        // @end
+        // @end
+        for (var quad = 0u; quad < QUADS; quad++) {
+            // @for j in MINE
+            let k_$j = other[(across + $ju * 8u) * STRIDE + quad];
+            // @end
+            // @for i in MINE
+            let q_$i = own[(down + $iu * 8u) * STRIDE + quad];
+            // @for j in MINE
+            s_$i_$j += dot(q_$i, k_$j);
+            // @end
+            // @end
         }
+        // @for i in MINE
+        var largest_$i = -3.0e38;
+        // @for j in MINE
+        s_$i_$j = select(-3.0e38, s_$i_$j * dims.scale, is_seen(p.first + down + $iu * 8u, key + across + $ju * 8u));
+        largest_$i = max(largest_$i, s_$i_$j);
+        // @end
+        parts[(down + $iu * 8u) * 8u + across] = largest_$i;
+        // @end
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            others[e] = load(p, key, 2u, e);
-        }
-        if (local < BLOCK) {
-            var top = row_top[local];
-            for (var c = 0u; c < BLOCK; c++) {
-                top = max(top, scores[local * BLOCK + c]);
+        keep_other(p, key, 2u, local);
+        // @for i in MINE
+        {
+            let row = down + $iu * 8u;
+            let top = max(top_$i, largest_part(row));
+            let shrink = exp(max(top_$i - top, -100.0));
+            top_$i = top;
+            total_$i *= shrink;
+            // @for w in OWN
+            acc_$i_$w *= shrink;
+            // @end
+            // @for j in MINE
+            {
+                let column = across + $ju * 8u;
+                let value = select(0.0, exp(s_$i_$j - top), s_$i_$j > -2.0e38);
+                total_$i += value;
+                weights[row * WEIGHTS + column / 4u][column % 4u] = value * kept(p.head_index, p.first + row, key + column);
             }
-            let shrink = exp(max(row_top[local] - top, -100.0));
-            var total = row_total[local] * shrink;
-            for (var c = 0u; c < BLOCK; c++) {
-                let s = scores[local * BLOCK + c];
-                var value = 0.0;
-                if (s > -2.0e38) {
-                    value = exp(s - top);
-                }
-                total += value;
-                scores[local * BLOCK + c] = value * kept(p.head_index, p.first + local, key + c);
-            }
-            row_top[local] = top;
-            row_total[local] = total;
-            row_shrink[local] = shrink;
+            // @end
         }
+        // @end
         workgroupBarrier();
-        for (var own = 0u; own < OWN; own++) {
-            let e = local + own * THREADS;
-            if (e < TILE) {
-                let r = e / HEAD;
-                var total = acc[own] * row_shrink[r];
-                for (var c = 0u; c < BLOCK; c++) {
-                    total += scores[r * BLOCK + c] * others[c * HEAD + e % HEAD];
-                }
-                acc[own] = total;
-            }
+        for (var four = 0u; four < BLOCK / 4u; four++) {
+            // @for i in MINE
+            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            // @end
+            // @for u in 4
+            // @for w in OWN
+            let v_$u_$w = other[(four * 4u + $uu) * STRIDE + across + $wu * 8u];
+            // @for i in MINE
+            acc_$i_$w = fma(vec4<f32>(w_$i[$u]), v_$u_$w, acc_$i_$w);
+            // @end
+            // @end
+            // @end
         }
     }
     workgroupBarrier();
-    for (var own = 0u; own < OWN; own++) {
-        let e = local + own * THREADS;
-        let row = p.first + e / HEAD;
-        if (e < TILE && p.live && row < dims.length) {
-            out[(p.sample * dims.length + row) * dims.width + p.column + e % HEAD] = acc[own] / row_total[e / HEAD];
+    // @for i in MINE
+    parts[(down + $iu * 8u) * 8u + across] = total_$i;
+    // @end
+    workgroupBarrier();
+    // @for i in MINE
+    {
+        let row = p.first + down + $iu * 8u;
+        let total = sum_of_parts(down + $iu * 8u);
+        if (p.live && row < dims.length) {
+            // @for w in OWN
+            // @for j in 4
+            {
+                let feature = (across + $wu * 8u) * 4u + $ju;
+                if (feature < HEAD) {
+                    out[(p.sample * dims.length + row) * dims.width + p.column + feature] = acc_$i_$w[$j] / total;
+                }
+            }
+            // @end
+            // @end
+            if (across == 0u) {
+                lse[p.head_index * dims.length + row] = top_$i + log(total);
+            }
         }
     }
-    if (local < BLOCK && p.live && p.first + local < dims.length) {
-        lse[p.head_index * dims.length + p.first + local] = row_top[local] + log(row_total[local]);
-    }
+    // @end
 }

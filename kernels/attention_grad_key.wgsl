@@ -1,7 +1,7 @@
-// @use lib/attention_tile
-// Attention, backward with respect to keys and values; a workgroup takes a tile of keys of one
-// head and walks over the tiles of queries that see them:
-//   dv += (mask ⊙ P)ᵀ·d_out,   dk += dsᵀ·q,   ds = P ⊙ (mask ⊙ (d_out·vᵀ) − delta)·scale.
+// @use lib/attention_grad_tile
+// Attention, backward with respect to keys and values; a workgroup owns a tile of keys of one head
+// and walks over the tiles of queries that see them:
+//   dv += (mask ⊙ P)ᵀ·d_out,   dk += dsᵀ·q,   ds = P ⊙ (mask ⊙ (d_out·vᵀ) − δ)·scale.
 
 @group(0) @binding(2) var<storage, read_write> qkv: array<f32>;
 @group(0) @binding(3) var<storage, read_write> lse: array<f32>;
@@ -9,112 +9,124 @@
 @group(0) @binding(5) var<storage, read_write> delta: array<f32>;
 @group(0) @binding(6) var<storage, read_write> d_qkv: array<f32>;
 
-var<workgroup> keys: array<f32, TILE>;
-var<workgroup> values: array<f32, TILE>;
-// Queries, rows of d_out, queries again.
-var<workgroup> others: array<f32, TILE>;
-var<workgroup> weights: array<f32, SCORES>;
-var<workgroup> d_scores: array<f32, SCORES>;
-
-fn load(p: Place, first: u32, part: u32, e: u32) -> f32 {
-    let row = first + e / HEAD;
-    if (!p.live || row >= dims.length) {
-        return 0.0;
-    }
-    return qkv[(p.sample * dims.length + row) * 3u * dims.width + part * dims.width + p.column + e % HEAD];
-}
-
-@compute @workgroup_size(256)
+@compute @workgroup_size(64)
 fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let p = place_of(group.y * groups.x + group.x);
-    var d_key: array<f32, OWN>;
-    var d_value: array<f32, OWN>;
-    for (var e = local; e < TILE; e += THREADS) {
-        keys[e] = load(p, p.first, 1u, e);
-        values[e] = load(p, p.first, 2u, e);
+    let across = local % 8u;
+    let down = local / 8u;
+    keep_own(p, 1u, local);
+    for (var e = local; e < BLOCK * QUADS; e += THREADS) {
+        own_too[e / QUADS * STRIDE + e % QUADS] = qkv_quad(p, p.first + e / QUADS, 2u, e % QUADS);
     }
+    // @for i in MINE
+    // @for w in OWN
+    var d_key_$i_$w = vec4<f32>();
+    var d_value_$i_$w = vec4<f32>();
+    // @end
+    // @end
     var query = 0u;
     if (CAUSAL == 1u) {
         query = p.first;
     }
     for (; query < dims.length; query += BLOCK) {
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            others[e] = load(p, query, 0u, e);
+        keep_other(p, query, 0u, local);
+        workgroupBarrier();
+        // @for i in MINE
+        // @for j in MINE
+        var s_$i_$j = 0.0;
+        var d_$i_$j = 0.0;
+        // @end
+        // @end
+        for (var quad = 0u; quad < QUADS; quad++) {
+            // @for j in MINE
+            let q_$j = other[(across + $ju * 8u) * STRIDE + quad];
+            // @end
+            // @for i in MINE
+            let k_$i = own[(down + $iu * 8u) * STRIDE + quad];
+            // @for j in MINE
+            s_$i_$j += dot(k_$i, q_$j);
+            // @end
+            // @end
         }
         workgroupBarrier();
-        for (var s = local; s < SCORES; s += THREADS) {
-            let r = s / BLOCK;
-            let c = s % BLOCK;
-            var total = 0.0;
-            for (var d = 0u; d < HEAD; d++) {
-                total += others[r * HEAD + d] * keys[c * HEAD + d];
-            }
-            var value = 0.0;
-            if (p.live && is_seen(query + r, p.first + c)) {
-                value = exp(total * dims.scale - lse[p.head_index * dims.length + query + r]);
-            }
-            weights[s] = value;
+        for (var e = local; e < BLOCK * QUADS; e += THREADS) {
+            other[e / QUADS * STRIDE + e % QUADS] = d_out_quad(p, query + e / QUADS, e % QUADS);
         }
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            let row = query + e / HEAD;
-            var value = 0.0;
-            if (p.live && row < dims.length) {
-                value = d_out[(p.sample * dims.length + row) * dims.width + p.column + e % HEAD];
-            }
-            others[e] = value;
+        for (var quad = 0u; quad < QUADS; quad++) {
+            // @for j in MINE
+            let o_$j = other[(across + $ju * 8u) * STRIDE + quad];
+            // @end
+            // @for i in MINE
+            let v_$i = own_too[(down + $iu * 8u) * STRIDE + quad];
+            // @for j in MINE
+            d_$i_$j += dot(v_$i, o_$j);
+            // @end
+            // @end
         }
-        workgroupBarrier();
-        for (var s = local; s < SCORES; s += THREADS) {
-            let r = s / BLOCK;
-            let c = s % BLOCK;
-            var total = 0.0;
-            for (var d = 0u; d < HEAD; d++) {
-                total += others[r * HEAD + d] * values[c * HEAD + d];
-            }
+        // s becomes P, then d becomes ds.
+        // @for j in MINE
+        {
+            let column = across + $ju * 8u;
+            var log_sum = 0.0;
             var row_delta = 0.0;
-            if (p.live && query + r < dims.length) {
-                row_delta = delta[p.head_index * dims.length + query + r];
+            if (p.live) {
+                log_sum = lse[row_number(p, query + column)];
+                row_delta = delta[row_number(p, query + column)];
             }
-            let mask = kept(p.head_index, query + r, p.first + c);
-            d_scores[s] = weights[s] * (total * mask - row_delta) * dims.scale;
-            weights[s] = weights[s] * mask;
+            // @for i in MINE
+            {
+                let row = down + $iu * 8u;
+                let seen = is_seen(query + column, p.first + row);
+                let value = select(0.0, exp(s_$i_$j * dims.scale - log_sum), seen);
+                let mask = kept(p.head_index, query + column, p.first + row);
+                weights[row * WEIGHTS + column / 4u][column % 4u] = value * mask;
+                d_$i_$j = value * (d_$i_$j * mask - row_delta) * dims.scale;
+            }
+            // @end
+        }
+        // @end
+        workgroupBarrier();
+        for (var four = 0u; four < BLOCK / 4u; four++) {
+            // @for i in MINE
+            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            // @end
+            // @for u in 4
+            // @for w in OWN
+            let o_$u_$w = other[(four * 4u + $uu) * STRIDE + across + $wu * 8u];
+            // @for i in MINE
+            d_value_$i_$w = fma(vec4<f32>(w_$i[$u]), o_$u_$w, d_value_$i_$w);
+            // @end
+            // @end
+            // @end
         }
         workgroupBarrier();
-        for (var own = 0u; own < OWN; own++) {
-            let e = local + own * THREADS;
-            if (e < TILE) {
-                var total = d_value[own];
-                for (var r = 0u; r < BLOCK; r++) {
-                    total += weights[r * BLOCK + e / HEAD] * others[r * HEAD + e % HEAD];
-                }
-                d_value[own] = total;
-            }
-        }
+        // @for i in MINE
+        // @for j in MINE
+        weights[(down + $iu * 8u) * WEIGHTS + (across + $ju * 8u) / 4u][(across + $ju * 8u) % 4u] = d_$i_$j;
+        // @end
+        // @end
+        keep_other(p, query, 0u, local);
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            others[e] = load(p, query, 0u, e);
-        }
-        workgroupBarrier();
-        for (var own = 0u; own < OWN; own++) {
-            let e = local + own * THREADS;
-            if (e < TILE) {
-                var total = d_key[own];
-                for (var r = 0u; r < BLOCK; r++) {
-                    total += d_scores[r * BLOCK + e / HEAD] * others[r * HEAD + e % HEAD];
-                }
-                d_key[own] = total;
-            }
+        for (var four = 0u; four < BLOCK / 4u; four++) {
+            // @for i in MINE
+            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            // @end
+            // @for u in 4
+            // @for w in OWN
+            let q_$u_$w = other[(four * 4u + $uu) * STRIDE + across + $wu * 8u];
+            // @for i in MINE
+            d_key_$i_$w = fma(vec4<f32>(w_$i[$u]), q_$u_$w, d_key_$i_$w);
+            // @end
+            // @end
+            // @end
         }
     }
-    for (var own = 0u; own < OWN; own++) {
-        let e = local + own * THREADS;
-        let row = p.first + e / HEAD;
-        if (e < TILE && p.live && row < dims.length) {
-            let base = (p.sample * dims.length + row) * 3u * dims.width + p.column + e % HEAD;
-            d_qkv[base + dims.width] = d_key[own];
-            d_qkv[base + 2u * dims.width] = d_value[own];
-        }
-    }
+    // @for i in MINE
+    // @for w in OWN
+    store_quad(p, p.first + down + $iu * 8u, 1u, across + $wu * 8u, d_key_$i_$w);
+    store_quad(p, p.first + down + $iu * 8u, 2u, across + $wu * 8u, d_value_$i_$w);
+    // @end
+    // @end
 }

@@ -1,7 +1,7 @@
-// @use lib/attention_tile
-// Attention, backward with respect to the queries; a workgroup takes a tile of queries of one
-// head. First delta = Σ d_out·out of each row (kept for the keys' pass), then over tiles of keys
-//   ds = P ⊙ (mask ⊙ (d_out·vᵀ) − delta)·scale,   dq += ds·k,   P = e^{q·kᵀ·scale − lse}.
+// @use lib/attention_grad_tile
+// Attention, backward with respect to queries; a workgroup owns a tile of queries of one head and
+// walks over the tiles of keys that they see. P is computed again from the row's log-sum:
+//   dq += ds·k,   ds = P ⊙ (mask ⊙ (d_out·vᵀ) − δ)·scale,   δ = Σ d_out ⊙ out (kept for the keys).
 
 @group(0) @binding(2) var<storage, read_write> qkv: array<f32>;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
@@ -10,110 +10,111 @@
 @group(0) @binding(6) var<storage, read_write> d_qkv: array<f32>;
 @group(0) @binding(7) var<storage, read_write> delta: array<f32>;
 
-var<workgroup> queries: array<f32, TILE>;
-var<workgroup> d_outs: array<f32, TILE>;
-// Keys, values, keys again.
-var<workgroup> others: array<f32, TILE>;
-var<workgroup> scores: array<f32, SCORES>;
 var<workgroup> deltas: array<f32, BLOCK>;
-var<workgroup> lses: array<f32, BLOCK>;
 
-fn load(p: Place, first: u32, part: u32, e: u32) -> f32 {
-    let row = first + e / HEAD;
-    if (!p.live || row >= dims.length) {
-        return 0.0;
+// δ of a row.
+fn row_delta(p: Place, row: u32) -> f32 {
+    var total = 0.0;
+    if (p.live && row < dims.length) {
+        let base = (p.sample * dims.length + row) * dims.width + p.column;
+        for (var d = 0u; d < HEAD; d++) {
+            total += out[base + d] * d_out[base + d];
+        }
+        delta[p.head_index * dims.length + row] = total;
     }
-    return qkv[(p.sample * dims.length + row) * 3u * dims.width + part * dims.width + p.column + e % HEAD];
+    return total;
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(64)
 fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let p = place_of(group.y * groups.x + group.x);
-    var acc: array<f32, OWN>;
-    for (var e = local; e < TILE; e += THREADS) {
-        queries[e] = load(p, p.first, 0u, e);
-        let row = p.first + e / HEAD;
-        var value = 0.0;
-        if (p.live && row < dims.length) {
-            value = d_out[(p.sample * dims.length + row) * dims.width + p.column + e % HEAD];
-        }
-        d_outs[e] = value;
+    let across = local % 8u;
+    let down = local / 8u;
+    keep_own(p, 0u, local);
+    for (var e = local; e < BLOCK * QUADS; e += THREADS) {
+        own_too[e / QUADS * STRIDE + e % QUADS] = d_out_quad(p, p.first + e / QUADS, e % QUADS);
     }
-    workgroupBarrier();
     if (local < BLOCK) {
-        let row = p.first + local;
-        var total = 0.0;
-        var log_sum = 0.0;
-        if (p.live && row < dims.length) {
-            let base = (p.sample * dims.length + row) * dims.width + p.column;
-            for (var d = 0u; d < HEAD; d++) {
-                total += d_outs[local * HEAD + d] * out[base + d];
-            }
-            log_sum = lse[p.head_index * dims.length + row];
-            delta[p.head_index * dims.length + row] = total;
-        }
-        deltas[local] = total;
-        lses[local] = log_sum;
+        deltas[local] = row_delta(p, p.first + local);
     }
+    // @for i in MINE
+    var lse_$i = 0.0;
+    if (p.live) {
+        lse_$i = lse[row_number(p, p.first + down + $iu * 8u)];
+    }
+    // @for w in OWN
+    var acc_$i_$w = vec4<f32>();
+    // @end
+    // @end
     var last = dims.length;
     if (CAUSAL == 1u) {
         last = min(p.first + BLOCK, dims.length);
     }
     for (var key = 0u; key < last; key += BLOCK) {
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            others[e] = load(p, key, 1u, e);
+        keep_other(p, key, 2u, local);
+        workgroupBarrier();
+        // @for i in MINE
+        // @for j in MINE
+        var d_$i_$j = 0.0;
+        var s_$i_$j = 0.0;
+        // @end
+        // @end
+        for (var quad = 0u; quad < QUADS; quad++) {
+            // @for j in MINE
+            let v_$j = other[(across + $ju * 8u) * STRIDE + quad];
+            // @end
+            // @for i in MINE
+            let o_$i = own_too[(down + $iu * 8u) * STRIDE + quad];
+            // @for j in MINE
+            d_$i_$j += dot(o_$i, v_$j);
+            // @end
+            // @end
         }
         workgroupBarrier();
-        for (var s = local; s < SCORES; s += THREADS) {
-            let r = s / BLOCK;
-            let c = s % BLOCK;
-            var total = 0.0;
-            for (var d = 0u; d < HEAD; d++) {
-                total += queries[r * HEAD + d] * others[c * HEAD + d];
-            }
-            var value = 0.0;
-            if (is_seen(p.first + r, key + c)) {
-                value = exp(total * dims.scale - lses[r]);
-            }
-            scores[s] = value;
-        }
+        keep_other(p, key, 1u, local);
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            others[e] = load(p, key, 2u, e);
+        for (var quad = 0u; quad < QUADS; quad++) {
+            // @for j in MINE
+            let k_$j = other[(across + $ju * 8u) * STRIDE + quad];
+            // @end
+            // @for i in MINE
+            let q_$i = own[(down + $iu * 8u) * STRIDE + quad];
+            // @for j in MINE
+            s_$i_$j += dot(q_$i, k_$j);
+            // @end
+            // @end
         }
-        workgroupBarrier();
-        for (var s = local; s < SCORES; s += THREADS) {
-            let r = s / BLOCK;
-            let c = s % BLOCK;
-            var total = 0.0;
-            for (var d = 0u; d < HEAD; d++) {
-                total += d_outs[r * HEAD + d] * others[c * HEAD + d];
-            }
-            let d_p = total * kept(p.head_index, p.first + r, key + c);
-            scores[s] = scores[s] * (d_p - deltas[r]) * dims.scale;
+        // @for i in MINE
+        // @for j in MINE
+        {
+            let row = down + $iu * 8u;
+            let column = across + $ju * 8u;
+            let seen = is_seen(p.first + row, key + column);
+            let value = select(0.0, exp(s_$i_$j * dims.scale - lse_$i), seen);
+            let mask = kept(p.head_index, p.first + row, key + column);
+            weights[row * WEIGHTS + column / 4u][column % 4u] = value * (d_$i_$j * mask - deltas[row]) * dims.scale;
         }
+        // @end
+        // @end
         workgroupBarrier();
-        for (var e = local; e < TILE; e += THREADS) {
-            others[e] = load(p, key, 1u, e);
-        }
-        workgroupBarrier();
-        for (var own = 0u; own < OWN; own++) {
-            let e = local + own * THREADS;
-            if (e < TILE) {
-                var total = acc[own];
-                for (var c = 0u; c < BLOCK; c++) {
-                    total += scores[(e / HEAD) * BLOCK + c] * others[c * HEAD + e % HEAD];
-                }
-                acc[own] = total;
-            }
+        for (var four = 0u; four < BLOCK / 4u; four++) {
+            // @for i in MINE
+            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            // @end
+            // @for u in 4
+            // @for w in OWN
+            let k_$u_$w = other[(four * 4u + $uu) * STRIDE + across + $wu * 8u];
+            // @for i in MINE
+            acc_$i_$w = fma(vec4<f32>(w_$i[$u]), k_$u_$w, acc_$i_$w);
+            // @end
+            // @end
+            // @end
         }
     }
-    for (var own = 0u; own < OWN; own++) {
-        let e = local + own * THREADS;
-        let row = p.first + e / HEAD;
-        if (e < TILE && p.live && row < dims.length) {
-            d_qkv[(p.sample * dims.length + row) * 3u * dims.width + p.column + e % HEAD] = acc[own];
-        }
-    }
+    // @for i in MINE
+    // @for w in OWN
+    store_quad(p, p.first + down + $iu * 8u, 0u, across + $wu * 8u, acc_$i_$w);
+    // @end
+    // @end
 }

@@ -1,20 +1,30 @@
 // @use lib/philox
-// What the attention kernels share: extents, tiles in workgroup memory, the dropout mask.
+// What the attention kernels share. A workgroup of 64 threads, 8 by 8, owns BLOCK rows of one head
+// (queries, or keys) and walks over blocks of the other side. Tiles of rows lie in workgroup memory
+// as quads of features, rows padded by one quad to spread the banks. A thread has the rows
+// down, down + 8, … of what the workgroup owns, and of the other side across, across + 8, …; of the
+// features of its rows it has the quads across, across + 8, …
 
 // Queries and keys in a tile.
-const BLOCK: u32 = 16u;
-// Features of a head.
+const BLOCK: u32 = 32u;
+// Rows of a thread: BLOCK / 8.
+const MINE: u32 = 4u;
+// Features of a head, as quads, and quads of a thread.
 const HEAD: u32 = 64u;
+const QUADS: u32 = 16u;
+const OWN: u32 = 2u;
 // 1 where a query sees only keys up to its own position.
 const CAUSAL: u32 = 1u;
 // 1 where elements of P are dropped.
 const DROPOUT: u32 = 0u;
 
-const THREADS: u32 = 256u;
-const TILE: u32 = BLOCK * HEAD;
-const SCORES: u32 = BLOCK * BLOCK;
-// Elements of a tile that one thread owns.
-const OWN: u32 = (TILE + THREADS - 1u) / THREADS;
+const THREADS: u32 = 64u;
+const STRIDE: u32 = QUADS + 1u;
+// A thread may read up to seven quads past the last row; it drops what comes of them.
+const TILE: u32 = BLOCK * STRIDE + 8u;
+// Quads of a row of weights.
+const WEIGHTS: u32 = BLOCK / 4u + 1u;
+const ALL_WEIGHTS: u32 = BLOCK * WEIGHTS;
 
 struct Dims {
     // Samples times heads.
@@ -28,6 +38,11 @@ struct Dims {
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
+
+var<workgroup> own: array<vec4<f32>, TILE>;
+var<workgroup> other: array<vec4<f32>, TILE>;
+// [row of the workgroup, row of the other side].
+var<workgroup> weights: array<vec4<f32>, ALL_WEIGHTS>;
 
 // Where a workgroup works.
 struct Place {
@@ -60,4 +75,28 @@ fn kept(head_index: u32, q: u32, k: u32) -> f32 {
     }
     let draw = philox_uniform(dims.stream, (head_index * dims.length + q) * dims.length + k);
     return select(0.0, 1.0 / (1.0 - dims.dropout), draw >= dims.dropout);
+}
+
+// A quad of features of a row of q (part 0), k (1) or v (2).
+fn qkv_quad(p: Place, row: u32, part: u32, quad: u32) -> vec4<f32> {
+    var values = vec4<f32>();
+    let base = (p.sample * dims.length + row) * 3u * dims.width + part * dims.width + p.column + quad * 4u;
+    // @for j in 4
+    if (p.live && row < dims.length && quad * 4u + $ju < HEAD) {
+        values[$j] = qkv[base + $ju];
+    }
+    // @end
+    return values;
+}
+
+fn keep_own(p: Place, part: u32, local: u32) {
+    for (var e = local; e < BLOCK * QUADS; e += THREADS) {
+        own[e / QUADS * STRIDE + e % QUADS] = qkv_quad(p, p.first + e / QUADS, part, e % QUADS);
+    }
+}
+
+fn keep_other(p: Place, first: u32, part: u32, local: u32) {
+    for (var e = local; e < BLOCK * QUADS; e += THREADS) {
+        other[e / QUADS * STRIDE + e % QUADS] = qkv_quad(p, first + e / QUADS, part, e % QUADS);
+    }
 }

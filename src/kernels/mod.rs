@@ -39,6 +39,7 @@ files! {
     "layer_norm_grad_finish",
     "layer_norm_grad_input",
     "layer_norm_grad_params",
+    "lib/attention_grad_tile",
     "lib/attention_tile",
     "lib/conv2d_tile",
     "lib/cross_entropy_row",

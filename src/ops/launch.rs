@@ -32,10 +32,11 @@ pub struct GpuLimits {
 }
 
 impl GpuLimits {
-    /// What every WebGPU device has: the floor that each kernel must fit.
+    /// The floor that each kernel must fit: what every WebGPU device has, and the 32 KiB of
+    /// workgroup memory that every Metal and DX12 device and all Vulkan GPUs of desktops have.
     pub const FLOOR: GpuLimits = GpuLimits {
         workgroup_threads: 256,
-        workgroup_bytes: 16 << 10,
+        workgroup_bytes: 32 << 10,
         storage_bindings: 8,
         binding_bytes: 128 << 20,
         buffer_bytes: 256 << 20,

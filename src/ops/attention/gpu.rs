@@ -5,18 +5,26 @@ use super::{Attention, Extents};
 use crate::ops::launch::fold_groups;
 use crate::ops::{Bind, Kernel, Launch};
 
-/// The widest head: its tiles fill the 16 KiB of workgroup memory that every device has.
-pub(super) const MAX_HEAD: usize = 128;
+/// The widest head whose tiles fit the workgroup memory that every device has.
+pub(super) const MAX_HEAD: usize = 256;
 
-/// Queries and keys in a tile.
+/// Queries and keys in a tile: three tiles of heads must fit workgroup memory.
 fn block(e: &Extents) -> usize {
-    if e.head <= 64 { 16 } else { 8 }
+    match e.head {
+        ..=64 => 32,
+        65..=128 => 16,
+        _ => 8,
+    }
 }
 
 fn kernel(op: &Attention, e: &Extents, file: &'static str, entry: &'static str) -> Kernel {
+    let quads = e.head.div_ceil(4);
     Kernel::file(file, entry)
         .with("BLOCK", block(e) as u32)
+        .with("MINE", block(e) as u32 / 8)
         .with("HEAD", e.head as u32)
+        .with("QUADS", quads as u32)
+        .with("OWN", quads.div_ceil(8) as u32)
         .with("CAUSAL", u32::from(op.causal))
         .with("DROPOUT", u32::from(op.dropout > 0.0))
 }

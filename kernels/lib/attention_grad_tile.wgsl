@@ -1,0 +1,31 @@
+// @use lib/attention_tile
+// What the backward kernels of attention share beyond the forward one.
+
+// A second tile of the workgroup's own rows.
+var<workgroup> own_too: array<vec4<f32>, TILE>;
+
+// A quad of features of a row of the cotangent, [batch, length, width].
+fn d_out_quad(p: Place, row: u32, quad: u32) -> vec4<f32> {
+    var values = vec4<f32>();
+    let base = (p.sample * dims.length + row) * dims.width + p.column + quad * 4u;
+    // @for j in 4
+    if (p.live && row < dims.length && quad * 4u + $ju < HEAD) {
+        values[$j] = d_out[base + $ju];
+    }
+    // @end
+    return values;
+}
+
+// log Σ eˢ of a query's row, and δ of it; 0 outside.
+fn row_number(p: Place, row: u32) -> u32 {
+    return p.head_index * dims.length + min(row, dims.length - 1u);
+}
+
+fn store_quad(p: Place, row: u32, part: u32, quad: u32, values: vec4<f32>) {
+    let base = (p.sample * dims.length + row) * 3u * dims.width + part * dims.width + p.column + quad * 4u;
+    // @for j in 4
+    if (p.live && row < dims.length && quad * 4u + $ju < HEAD) {
+        d_qkv[base + $ju] = values[$j];
+    }
+    // @end
+}
