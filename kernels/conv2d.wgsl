@@ -45,7 +45,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
 fn store(m: u32, n: u32, value: f32) {
     let sample = n / OUT_PIXELS;
     if (m < COUT && sample < dims.batch) {
-        y[((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + n % OUT_PIXELS] = value;
+        y[part * dims.batch * GROUPS * COUT * OUT_PIXELS + ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + n % OUT_PIXELS] = value;
     }
 }
 
@@ -53,6 +53,7 @@ fn store(m: u32, n: u32, value: f32) {
 fn conv2d(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = place(group.y * groups.x + group.x);
     if (tile.z == 1u) {
-        tile_product(tile.x, tile.y, 0u, TAPS, local);
+        let terms = part_of(TAPS);
+        tile_product(tile.x, tile.y, terms.x, terms.y, local);
     }
 }

@@ -47,7 +47,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
 fn store(m: u32, n: u32, value: f32) {
     let sample = n / IN_PIXELS;
     if (m < CIN && sample < dims.batch) {
-        dx[((sample * GROUPS + channel_group) * CIN + m) * IN_PIXELS + n % IN_PIXELS] = value;
+        dx[part * dims.batch * GROUPS * CIN * IN_PIXELS + ((sample * GROUPS + channel_group) * CIN + m) * IN_PIXELS + n % IN_PIXELS] = value;
     }
 }
 
@@ -55,6 +55,7 @@ fn store(m: u32, n: u32, value: f32) {
 fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = place(group.y * groups.x + group.x);
     if (tile.z == 1u) {
-        tile_product(tile.x, tile.y, 0u, COUT * AREA, local);
+        let terms = part_of(COUT * AREA);
+        tile_product(tile.x, tile.y, terms.x, terms.y, local);
     }
 }

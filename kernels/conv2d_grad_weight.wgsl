@@ -49,8 +49,7 @@ fn store(m: u32, n: u32, value: f32) {
 fn grad_weight(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = place(group.y * groups.x + group.x);
     if (tile.z == 1u) {
-        let terms = dims.batch * OUT_PIXELS;
-        let each = (terms + dims.parts - 1u) / dims.parts;
-        tile_product(tile.x, tile.y, min(part * each, terms), min((part + 1u) * each, terms), local);
+        let terms = part_of(dims.batch * OUT_PIXELS);
+        tile_product(tile.x, tile.y, terms.x, terms.y, local);
     }
 }

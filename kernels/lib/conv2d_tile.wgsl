@@ -26,7 +26,7 @@ const OUT_PIXELS: u32 = OUT_ROWS * OUT_COLS;
 
 struct Dims {
     batch: u32,
-    // Parts that the sums of the weight's gradient are split into.
+    // Parts that the sums are split into, each with its results after those of the part before.
     parts: u32,
     // Tiles along m and along n.
     tiles_m: u32,
@@ -37,6 +37,12 @@ struct Dims {
 
 var<private> channel_group: u32;
 var<private> part: u32;
+
+// First and one past the last of a part's terms.
+fn part_of(terms: u32) -> vec2<u32> {
+    let each = (terms + dims.parts - 1u) / dims.parts;
+    return vec2<u32>(min(part * each, terms), min((part + 1u) * each, terms));
+}
 
 // First row and column of a workgroup's tile; sets the group of channels and the part. False where
 // there is no such tile.

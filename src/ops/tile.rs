@@ -45,8 +45,6 @@ pub struct Problem {
     pub n: usize,
     /// Terms of a sum.
     pub k: usize,
-    /// Whether the sums may be split.
-    pub splits: bool,
 }
 
 /// A tile, and the parts that every sum is split into; the parts are added in order afterwards.
@@ -59,7 +57,7 @@ pub struct Choice {
 }
 
 /// Workgroups that fill a card.
-const FULL: f64 = 128.0;
+const FULL: f64 = 256.0;
 /// Fewest terms that are worth a part.
 const MIN_TERMS: usize = 128;
 /// Most parts.
@@ -70,7 +68,7 @@ const FINISH: f64 = 350_000.0;
 /// The cheapest tile and split for a product: the multiply-adds that the busiest part of the card
 /// has to do, by the tile's speed.
 pub fn choose(problem: &Problem, limits: &GpuLimits) -> Choice {
-    let most = if problem.splits { (problem.k / MIN_TERMS).clamp(1, MAX_PARTS) } else { 1 };
+    let most = (problem.k / MIN_TERMS).clamp(1, MAX_PARTS);
     let fits = |parts: &usize| {
         let bytes = parts * problem.layers * problem.m * problem.n * 4;
         *parts == 1 || bytes as u64 <= limits.binding_bytes
@@ -124,13 +122,12 @@ mod tests {
     /// The cases of ops/matmul count on these.
     #[test]
     fn every_tile_is_the_choice_for_some_case() {
-        let chosen =
-            |m, n, k| choose(&Problem { layers: 1, m, n, k, splits: true }, &GpuLimits::FLOOR);
+        let chosen = |m, n, k| choose(&Problem { layers: 1, m, n, k }, &GpuLimits::FLOOR);
         let sides = |c: Choice| (c.tile.rows, c.tile.cols);
-        assert_eq!(sides(chosen(1545, 1538, 9)), (128, 128));
-        assert_eq!(sides(chosen(1031, 1026, 9)), (128, 64));
-        assert_eq!(sides(chosen(60, 16_400, 9)), (64, 128));
-        assert_eq!(sides(chosen(721, 718, 9)), (64, 64));
+        assert_eq!(sides(chosen(2057, 2050, 5)), (128, 128));
+        assert_eq!(sides(chosen(1545, 1538, 9)), (128, 64));
+        assert_eq!(sides(chosen(60, 33_000, 5)), (64, 128));
+        assert_eq!(sides(chosen(1031, 1026, 9)), (64, 64));
         assert_eq!(sides(chosen(36, 40, 9)), (32, 32));
         assert!(chosen(260, 264, 2048).parts > 1);
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wgpu::{
     Buffer, BufferBinding, BufferDescriptor, BufferUsages, CommandEncoder, ComputePipeline,
-    MapMode, PollType,
+    MapMode, PollType, SubmissionIndex,
 };
 
 use super::adapter::{Failure, GpuDevice};
@@ -183,18 +183,23 @@ impl GpuExecutor {
         &self.gpu.failure
     }
 
-    /// Lets the device make progress until `ready`, for a bounded time.
-    fn wait(&self, what: &str, ready: impl Fn(&Self) -> bool) -> Result<(), DeviceError> {
+    /// Waits until a buffer is mapped: for the submission that uses it and no longer, and for a
+    /// bounded time.
+    fn wait(&self, what: &str, buffer: &Mappable) -> Result<(), DeviceError> {
         let begin = Instant::now();
-        while !ready(self) {
+        while !buffer.is_mapped() {
             self.check()?;
-            if begin.elapsed() > PATIENCE {
-                return Err(
-                    self.failed(format!("no answer within {} s ({what})", PATIENCE.as_secs()))
-                );
+            if buffer.has_failed() {
+                return Err(self.failed(format!("{what} could not be mapped")));
             }
-            let poll =
-                PollType::Wait { submission_index: None, timeout: Some(Duration::from_secs(1)) };
+            if begin.elapsed() > PATIENCE {
+                let seconds = PATIENCE.as_secs();
+                return Err(self.failed(format!("no answer within {seconds} s ({what})")));
+            }
+            let poll = PollType::Wait {
+                submission_index: buffer.used_by(),
+                timeout: Some(Duration::from_secs(1)),
+            };
             match self.gpu.device.poll(poll) {
                 Ok(_) | Err(wgpu::PollError::Timeout) => {}
                 Err(error) => return Err(self.failed(error.to_string())),
@@ -207,12 +212,7 @@ impl GpuExecutor {
     fn staging(&mut self) -> Result<usize, DeviceError> {
         let index = self.next_staging;
         self.next_staging = (index + 1) % STAGINGS;
-        self.wait("an upload buffer", |this| {
-            this.stagings[index].is_mapped() || this.stagings[index].has_failed()
-        })?;
-        if self.stagings[index].has_failed() {
-            return Err(self.failed("an upload buffer could not be mapped"));
-        }
+        self.wait("an upload buffer", &self.stagings[index])?;
         Ok(index)
     }
 
@@ -276,10 +276,10 @@ impl GpuExecutor {
                 }
             }
         }
-        self.finish(encoder, report)?;
-        self.stagings[staging].request(MapMode::Write);
+        let submission = self.finish(encoder, report)?;
+        self.stagings[staging].request(MapMode::Write, submission.clone());
         if let Some(readback) = report {
-            self.readbacks[readback].request(MapMode::Read);
+            self.readbacks[readback].request(MapMode::Read, submission);
         }
         Ok(())
     }
@@ -316,7 +316,7 @@ impl GpuExecutor {
         &mut self,
         mut encoder: CommandEncoder,
         report: Option<usize>,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<SubmissionIndex, DeviceError> {
         self.serial += 1;
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         self.dispatch(&mut pass, &self.canary, 0);
@@ -336,8 +336,9 @@ impl GpuExecutor {
             }
             encoder.copy_buffer_to_buffer(&self.canary_cells, 0, to, bytes, CANARY_BYTES);
         }
-        self.gpu.queue.submit([encoder.finish()]);
-        self.check()
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        self.check()?;
+        Ok(submission)
     }
 
     /// Time of one submission that runs some steps of a program `repeats` times.
@@ -400,10 +401,7 @@ impl GpuExecutor {
     /// Waits for the oldest report.
     fn await_report(&mut self) -> Result<(), DeviceError> {
         let Some(pending) = self.pending.front() else { return Ok(()) };
-        let index = pending.readback;
-        self.wait("a report", |this| {
-            this.readbacks[index].is_mapped() || this.readbacks[index].has_failed()
-        })?;
+        self.wait("a report", &self.readbacks[pending.readback])?;
         self.collect().map(|_| ())
     }
 }
@@ -447,9 +445,9 @@ impl Executor for GpuExecutor {
                 0,
                 size,
             );
-            self.gpu.queue.submit([encoder.finish()]);
-            self.transfer.request(MapMode::Read);
-            self.wait("a page", |this| this.transfer.is_mapped() || this.transfer.has_failed())?;
+            let submission = self.gpu.queue.submit([encoder.finish()]);
+            self.transfer.request(MapMode::Read, submission);
+            self.wait("a page", &self.transfer)?;
             let view = self
                 .transfer
                 .buffer
@@ -526,8 +524,8 @@ impl Executor for GpuExecutor {
         self.reports(true)?;
         let mut encoder = self.encoder();
         let staging = self.upload(&mut encoder, std::slice::from_ref(run))?;
-        self.gpu.queue.submit([encoder.finish()]);
-        self.stagings[staging].request(MapMode::Write);
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        self.stagings[staging].request(MapMode::Write, submission);
         for index in 0..self.programs[run.program].len() {
             let mut encoder = self.encoder();
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
@@ -552,8 +550,8 @@ impl Executor for GpuExecutor {
         self.reports(true)?;
         let mut encoder = self.encoder();
         let staging = self.upload(&mut encoder, std::slice::from_ref(run))?;
-        self.gpu.queue.submit([encoder.finish()]);
-        self.stagings[staging].request(MapMode::Write);
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        self.stagings[staging].request(MapMode::Write, submission);
         let steps = self.programs[run.program].len();
         let empty = self.time_commands(run.program, 0..0, repeats)?;
         (0..steps)

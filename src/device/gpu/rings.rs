@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use wgpu::{Buffer, MapMode};
+use wgpu::{Buffer, MapMode, SubmissionIndex};
 
 /// Where a mappable buffer stands.
 const WAITING: u8 = 0;
@@ -14,21 +14,30 @@ const FAILED: u8 = 2;
 pub(super) struct Mappable {
     pub(super) buffer: Buffer,
     state: Arc<AtomicU8>,
+    /// The submission that uses it.
+    used_by: Option<SubmissionIndex>,
 }
 
 impl Mappable {
     /// A buffer that is mapped now or not.
     pub(super) fn new(buffer: Buffer, mapped: bool) -> Self {
-        Mappable { buffer, state: Arc::new(AtomicU8::new(if mapped { MAPPED } else { WAITING })) }
+        let state = Arc::new(AtomicU8::new(if mapped { MAPPED } else { WAITING }));
+        Mappable { buffer, state, used_by: None }
     }
 
-    /// Asks for the mapping; done when the device has finished with the buffer.
-    pub(super) fn request(&self, mode: MapMode) {
+    /// Asks for the mapping; done when the device has finished the submission that uses the buffer.
+    pub(super) fn request(&mut self, mode: MapMode, used_by: SubmissionIndex) {
+        self.used_by = Some(used_by);
         self.state.store(WAITING, Ordering::Release);
         let state = self.state.clone();
         self.buffer.map_async(mode, .., move |result| {
             state.store(if result.is_ok() { MAPPED } else { FAILED }, Ordering::Release);
         });
+    }
+
+    /// The submission to wait for until it is mapped.
+    pub(super) fn used_by(&self) -> Option<SubmissionIndex> {
+        self.used_by.clone()
     }
 
     pub(super) fn is_mapped(&self) -> bool {

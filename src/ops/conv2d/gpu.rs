@@ -6,8 +6,31 @@ use crate::ops::tile::{Choice, Problem, choose};
 use crate::ops::{Bind, GpuLimits, Kernel, Launch};
 
 /// One of the three products: extents of the result of one group, and the length of its sums.
-fn choice(e: &Extents, [m, n, k]: [usize; 3], splits: bool, limits: &GpuLimits) -> Choice {
-    choose(&Problem { layers: e.window.groups, m, n, k, splits }, limits)
+type Product = [usize; 3];
+
+fn choice(e: &Extents, [m, n, k]: Product, limits: &GpuLimits) -> Choice {
+    choose(&Problem { layers: e.window.groups, m, n, k }, limits)
+}
+
+/// y of x and w.
+pub(super) fn forward_product(e: &Extents) -> Product {
+    [e.cout, e.batch * e.out_pixels(), e.taps()]
+}
+
+/// dx of w and dy.
+pub(super) fn input_product(e: &Extents) -> Product {
+    [e.cin, e.batch * e.in_pixels(), e.cout * e.kernel[0] * e.kernel[1]]
+}
+
+/// dw of x and dy.
+pub(super) fn weight_product(e: &Extents) -> Product {
+    [e.cout, e.taps(), e.batch * e.out_pixels()]
+}
+
+/// Elements of scratch: the parts of split sums.
+pub(super) fn scratch(e: &Extents, product: Product, limits: &GpuLimits) -> usize {
+    let parts = choice(e, product, limits).parts;
+    if parts == 1 { 0 } else { parts * e.window.groups * product[0] * product[1] }
 }
 
 /// A kernel file with the tile's and the convolution's constants.
@@ -41,65 +64,50 @@ fn kernel(
     .fold(tiled, |kernel, (name, value)| kernel.with(name, value as u32))
 }
 
-fn launch(kernel: Kernel, e: &Extents, [m, n, _]: [usize; 3], choice: &Choice, to: Bind) -> Launch {
+/// The product, and where its sums are split, the addition of the parts in order.
+fn launches(
+    stem: &'static str,
+    entry: &'static str,
+    e: &Extents,
+    product: Product,
+    b_along_terms: bool,
+    limits: &GpuLimits,
+) -> Vec<Launch> {
+    let choice = choice(e, product, limits);
+    let [m, n, _] = product;
     let tiles = [m.div_ceil(choice.tile.rows), n.div_ceil(choice.tile.cols)];
-    let all = tiles[0] * tiles[1] * e.window.groups * choice.parts;
-    Launch {
-        kernel,
+    let split = choice.parts > 1;
+    let first = Launch {
+        kernel: kernel(stem, entry, e, &choice, b_along_terms),
         dims: [e.batch, choice.parts, tiles[0], tiles[1]].map(|n| n as u32).to_vec(),
-        binds: vec![Bind::In(0), Bind::In(1), to],
-        grid: fold_groups(all),
+        binds: vec![Bind::In(0), Bind::In(1), if split { Bind::Scratch } else { Bind::Out(0) }],
+        grid: fold_groups(tiles[0] * tiles[1] * e.window.groups * choice.parts),
+    };
+    if !split {
+        return vec![first];
     }
+    // [parts, outputs] → [outputs]: column sums.
+    let outputs = e.window.groups * m * n;
+    let sum = Launch {
+        kernel: Kernel::file("reduce", "columns"),
+        dims: vec![1, choice.parts as u32, outputs as u32, choice.parts as u32, 1],
+        binds: vec![Bind::Scratch, Bind::Out(0)],
+        grid: fold_groups(outputs.div_ceil(64)),
+    };
+    vec![first, sum]
 }
 
 /// Operands x, w → y.
 pub(super) fn forward(e: &Extents, limits: &GpuLimits) -> Vec<Launch> {
-    let product = [e.cout, e.batch * e.out_pixels(), e.taps()];
-    let choice = choice(e, product, false, limits);
-    let kernel = kernel("conv2d", "conv2d", e, &choice, false);
-    vec![launch(kernel, e, product, &choice, Bind::Out(0))]
+    launches("conv2d", "conv2d", e, forward_product(e), false, limits)
 }
 
 /// Operands w, dy → dx.
 pub(super) fn grad_input(e: &Extents, limits: &GpuLimits) -> Vec<Launch> {
-    let product = [e.cin, e.batch * e.in_pixels(), e.cout * e.kernel[0] * e.kernel[1]];
-    let choice = choice(e, product, false, limits);
-    let kernel = kernel("conv2d_grad_input", "grad_input", e, &choice, false);
-    vec![launch(kernel, e, product, &choice, Bind::Out(0))]
+    launches("conv2d_grad_input", "grad_input", e, input_product(e), false, limits)
 }
 
-fn weight_product(e: &Extents) -> [usize; 3] {
-    [e.cout, e.taps(), e.batch * e.out_pixels()]
-}
-
-fn weights(e: &Extents) -> usize {
-    e.window.groups * e.cout * e.taps()
-}
-
-/// Elements of the parts.
-pub(super) fn weight_scratch(e: &Extents, limits: &GpuLimits) -> usize {
-    let parts = choice(e, weight_product(e), true, limits).parts;
-    if parts == 1 { 0 } else { parts * weights(e) }
-}
-
-/// Operands x, dy → dw: in parts, which are then added in order.
+/// Operands x, dy → dw.
 pub(super) fn grad_weight(e: &Extents, limits: &GpuLimits) -> Vec<Launch> {
-    let product = weight_product(e);
-    let choice = choice(e, product, true, limits);
-    let parts = choice.parts;
-    let to = if parts == 1 { Bind::Out(0) } else { Bind::Scratch };
-    let kernel = kernel("conv2d_grad_weight", "grad_weight", e, &choice, true);
-    let product = launch(kernel, e, product, &choice, to);
-    if parts == 1 {
-        return vec![product];
-    }
-    // [parts, weights] → [weights]: column sums.
-    let n = weights(e);
-    let sum = Launch {
-        kernel: Kernel::file("reduce", "columns"),
-        dims: vec![1, parts as u32, n as u32, parts as u32, 1],
-        binds: vec![Bind::Scratch, Bind::Out(0)],
-        grid: fold_groups(n.div_ceil(64)),
-    };
-    vec![product, sum]
+    launches("conv2d_grad_weight", "grad_weight", e, weight_product(e), true, limits)
 }

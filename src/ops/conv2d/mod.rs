@@ -176,9 +176,10 @@ impl Op for Conv2d {
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        let e = self.extents(call.ins, call.outs[0]);
         match call.target {
-            Target::Cpu => cpu::column_scratch(&self.extents(call.ins, call.outs[0])),
-            Target::Gpu(_) => 0,
+            Target::Cpu => cpu::column_scratch(&e),
+            Target::Gpu(limits) => gpu::scratch(&e, gpu::forward_product(&e), limits),
         }
     }
 }
@@ -219,9 +220,10 @@ impl Op for Conv2dGradInput {
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
+        let e = self.extents(call.ins, call.outs[0]);
         match call.target {
-            Target::Cpu => cpu::column_scratch(&self.extents(call.ins, call.outs[0])),
-            Target::Gpu(_) => 0,
+            Target::Cpu => cpu::column_scratch(&e),
+            Target::Gpu(limits) => gpu::scratch(&e, gpu::input_product(&e), limits),
         }
     }
 }
@@ -265,7 +267,7 @@ impl Op for Conv2dGradWeight {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
             Target::Cpu => cpu::weight_scratch(&e),
-            Target::Gpu(limits) => gpu::weight_scratch(&e, limits),
+            Target::Gpu(limits) => gpu::scratch(&e, gpu::weight_product(&e), limits),
         }
     }
 }

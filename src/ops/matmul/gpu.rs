@@ -10,7 +10,7 @@ use crate::ops::{Bind, GpuCall, GpuLimits, Kernel, Launch, Replacement};
 const FINISH_THREADS: usize = 256;
 
 fn choice(e: Extents, limits: &GpuLimits) -> Choice {
-    choose(&Problem { layers: e.batch, m: e.m, n: e.n, k: e.k, splits: true }, limits)
+    choose(&Problem { layers: e.batch, m: e.m, n: e.n, k: e.k }, limits)
 }
 
 /// Elements of scratch: the parts of split sums.
