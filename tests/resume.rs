@@ -230,3 +230,20 @@ fn another_configuration_is_refused_with_the_list_of_differences() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("optimizer.adamw.lr: 0.005 then, 0.1 now"), "{said}");
 }
+
+#[test]
+fn an_older_checkpoint_goes_on_in_a_folder_of_its_own() {
+    let lab = Lab::new("cpu", 6);
+    lab.finish("straight", &[]);
+    let older = wootz::train::checkpoint::by_age(&lab.folder.path().join("straight")).remove(0);
+    let older = older.to_str().unwrap();
+    let config = lab.folder.path().join("config.yaml");
+    let mut command = wootz();
+    command.args(["train", "--device", "cpu", "--config"]).arg(&config).args(["--resume", older]);
+    let refused = command.output().expect("wootz starts");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("newer") && said.contains("--run-dir"), "{said}");
+    lab.finish("branch", &["--resume", older]);
+    same_bytes(&lab.last("straight"), &lab.last("branch"));
+}

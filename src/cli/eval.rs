@@ -39,7 +39,7 @@ pub struct TrainedArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   wootz eval --run checkpoints/digits-cnn
-  wootz eval --run checkpoints/digits-cnn/step-00000130 --on train --json")]
+  wootz eval --run checkpoints/digits-cnn/step-00001560 --on train --json")]
 pub struct EvalArgs {
     #[command(flatten)]
     trained: TrainedArgs,
@@ -97,9 +97,9 @@ fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliErro
     }
     let (from, snapshot) = if last {
         let (from, snapshot, damaged) = checkpoint::newest_good(path)?;
-        damaged
-            .iter()
-            .for_each(|bad| super::eprint(&format!("warning: passed over {}", bad.error)));
+        damaged.iter().for_each(|bad| {
+            super::eprint(&format!("warning: passed over a checkpoint: {}", bad.error))
+        });
         (from, snapshot)
     } else {
         checkpoint::best(path)?

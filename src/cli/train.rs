@@ -25,7 +25,7 @@ use crate::train::signals::Signals;
   wootz train --config configs/digits-cnn.yaml
   wootz train --config configs/digits-cnn.yaml --set train.epochs=3 --set optimizer.adamw.lr=0.01
   wootz train --config configs/digits-cnn.yaml --resume                 the newest run of this name
-  wootz train --config configs/digits-cnn.yaml --resume checkpoints/digits-cnn/step-00000130")]
+  wootz train --config configs/digits-cnn.yaml --resume checkpoints/digits-cnn/step-00000468 --run-dir checkpoints/branch")]
 pub struct TrainArgs {
     #[command(flatten)]
     config: ConfigArgs,
@@ -33,7 +33,8 @@ pub struct TrainArgs {
     /// run.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
-    /// The run's folder. Without it: the run's name in `checkpoint.dir`.
+    /// The run's folder. Without it: the run's name in `checkpoint.dir`. Beside `--resume` with a
+    /// path: a new folder that goes on from there.
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
     /// Continue a run: its folder or one of its checkpoints; without a path, the newest run of
@@ -53,6 +54,8 @@ pub struct TrainArgs {
 struct Resumed {
     folder: PathBuf,
     checkpoint: Option<(PathBuf, Snapshot)>,
+    /// A new folder for what follows; the run itself stays as it is.
+    branch: Option<PathBuf>,
 }
 
 /// Trains.
@@ -80,16 +83,17 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         info.backend
     ));
     let (folder, state) = match resumed {
-        Some(resumed) => resume(&session, &compiled, executor.as_mut(), resumed)?,
+        Some(resumed) => resume(&session, &compiled, executor.as_mut(), resumed, &name)?,
         None => start(&session, &compiled, executor.as_mut(), &args, &name)?,
     };
     let total = session.total_steps();
     let last = args.steps.map_or(total, |steps| steps.min(total));
     if state.step >= last {
         super::eprint(&format!(
-            "{}: step {} of {last} is done already; raise `train.epochs` or `train.steps` to go on",
+            "{}: step {} of {last} is done already; raise {} to go on",
             folder.path().display(),
-            state.step
+            state.step,
+            if last < total { "`--steps`" } else { "`train.epochs` or `train.steps`" }
         ));
     }
     let shown = folder.path().to_owned();
@@ -130,6 +134,20 @@ fn start(
         .run_dir
         .clone()
         .unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
+    let folder = create(session, compiled, executor, &path, name, 1)?;
+    model_io::initialise(executor, compiled, session.config().seed)?;
+    Ok((folder, State::default()))
+}
+
+/// A new run's folder.
+fn create(
+    session: &Session,
+    compiled: &Compiled,
+    executor: &dyn Executor,
+    path: &Path,
+    name: &str,
+    first_step: u64,
+) -> Result<RunDir, CliError> {
     let files = session.loaded.sources.files().map(|(path, content)| FileHash {
         path: path.display().to_string(),
         sha256: Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect(),
@@ -141,12 +159,11 @@ fn start(
         seed: session.config().seed,
         files: files.collect(),
         parameters: compiled.params.parameter_count(),
-        starts: vec![Start::new(1, executor.info())],
+        starts: vec![Start::new(first_step, executor.info())],
     };
-    let folder = RunDir::create(&path, &resolved(session), &info).map_err(usage_if_taken)?;
-    model_io::initialise(executor, compiled, session.config().seed)?;
+    let folder = RunDir::create(path, &resolved(session), &info).map_err(usage_if_taken)?;
     super::eprint(&format!("run folder: {}", path.display()));
-    Ok((folder, State::default()))
+    Ok(folder)
 }
 
 /// A folder that holds a run is a matter of the command line, not of the disk.
@@ -172,6 +189,7 @@ fn find(
     run_dir: Option<&Path>,
 ) -> Result<Resumed, CliError> {
     let dir = &session.config().checkpoint.dir;
+    let branch = path.and(run_dir).map(Path::to_owned);
     let path = match (path, run_dir) {
         (Some(path), _) | (None, Some(path)) => path.to_owned(),
         (None, None) => run_dir::newest(dir, name).ok_or_else(|| {
@@ -187,16 +205,24 @@ fn find(
     if checkpoint::step_of(&path).is_some() {
         let snapshot = checkpoint::load(&path)?;
         let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
-        return Ok(Resumed { folder, checkpoint: Some((path, snapshot)) });
+        let newest = checkpoint::by_age(&folder).pop().filter(|newest| *newest != path);
+        if let Some(newest) = newest.filter(|_| branch.is_none()) {
+            return Err(CliError::Usage(format!(
+                "{} is newer than {}: to go on from the older one, name a new folder with `--run-dir`",
+                newest.display(),
+                path.display()
+            )));
+        }
+        return Ok(Resumed { folder, checkpoint: Some((path, snapshot)), branch });
     }
     if run_dir::holds_run(&path) && checkpoint::by_age(&path).is_empty() {
-        return Ok(Resumed { folder: path, checkpoint: None });
+        return Ok(Resumed { folder: path, checkpoint: None, branch });
     }
     let (from, snapshot, damaged) = checkpoint::newest_good(&path)?;
     for bad in &damaged {
-        super::eprint(&format!("warning: passed over {}", bad.error));
+        super::eprint(&format!("warning: passed over a checkpoint: {}", bad.error));
     }
-    Ok(Resumed { folder: path, checkpoint: Some((from, snapshot)) })
+    Ok(Resumed { folder: path, checkpoint: Some((from, snapshot)), branch })
 }
 
 /// Restores a run; refuses what would make it another one.
@@ -205,8 +231,9 @@ fn resume(
     compiled: &Compiled,
     executor: &mut dyn Executor,
     resumed: Resumed,
+    name: &str,
 ) -> Result<(RunDir, State), CliError> {
-    let Resumed { folder, checkpoint } = resumed;
+    let Resumed { folder, checkpoint, branch } = resumed;
     let differences = super::differences::between(&RunDir::config(&folder)?, &resolved(session));
     if !differences.is_empty() {
         let list = differences.join("\n  ");
@@ -231,8 +258,12 @@ fn resume(
         )));
     }
     model_io::restore(executor, compiled, &snapshot, true)?;
-    let start = Start::new(state.step + 1, executor.info());
     super::eprint(&format!("resuming {} after step {}", from.display(), state.step));
+    if let Some(branch) = branch {
+        let folder = create(session, compiled, executor, &branch, name, state.step + 1)?;
+        return Ok((folder, state));
+    }
+    let start = Start::new(state.step + 1, executor.info());
     Ok((RunDir::resume(&folder, state.step, start)?, state))
 }
 

@@ -72,7 +72,7 @@ pub fn run(args: VerifyArgs) -> Result<u8, CliError> {
     } else {
         for (layer, w) in &judge.worst {
             super::print(&format!(
-                "{:<32} {:<18} largest relative error {:.2e}",
+                "{:<32} {:<22} largest relative error {:.2e}",
                 layer, w.op, w.error
             ));
         }

@@ -156,6 +156,10 @@ fn read_outputs(node: Option<&Node>, cx: &mut Cx) -> Option<Vec<(String, Span)>>
         cx.within("outputs", |cx| cx.at(index, |cx| String::decode(node, cx)))
             .map(|name| (name, node.span))
     };
+    if names.is_empty() {
+        cx.within("outputs", |cx| _ = cx.error(node.span, "this list of outputs is empty"));
+        return None;
+    }
     let names: Vec<Option<(String, Span)>> = names.iter().enumerate().map(read).collect();
     names.into_iter().collect()
 }

@@ -320,7 +320,7 @@ impl Builder<'_> {
             word: item.word.clone(),
             output: self.graph.shape(value).clone(),
             parameters: 0,
-            trainable: false,
+            trainable: true,
             flops: self.flops_since(nodes),
         });
         Ok(self.source(item, path, value))
