@@ -29,6 +29,9 @@ fn sum_of_parts(row: u32) -> f32 {
 @compute @workgroup_size(64)
 fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let p = place_of(group.y * groups.x + group.x);
+    if (p.head_index >= dims.heads_total) {
+        return;
+    }
     let across = local % 8u;
     let down = local / 8u;
     keep_own(p, 0u, local);
@@ -117,7 +120,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     {
         let row = p.first + down + $iu * 8u;
         let total = sum_of_parts(down + $iu * 8u);
-        if (p.live && row < dims.length) {
+        if (row < dims.length) {
             // @for w in OWN
             // @for j in 4
             {

@@ -12,6 +12,9 @@
 @compute @workgroup_size(64)
 fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let p = place_of(group.y * groups.x + group.x);
+    if (p.head_index >= dims.heads_total) {
+        return;
+    }
     let across = local % 8u;
     let down = local / 8u;
     keep_own(p, 1u, local);
@@ -69,12 +72,8 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         // @for j in MINE
         {
             let column = across + $ju * 8u;
-            var log_sum = 0.0;
-            var row_delta = 0.0;
-            if (p.live) {
-                log_sum = lse[row_number(p, query + column)];
-                row_delta = delta[row_number(p, query + column)];
-            }
+            let log_sum = lse[row_number(p, query + column)];
+            let row_delta = delta[row_number(p, query + column)];
             // @for i in MINE
             {
                 let row = down + $iu * 8u;

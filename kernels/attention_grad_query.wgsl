@@ -15,7 +15,7 @@ var<workgroup> deltas: array<f32, BLOCK>;
 // δ of a row.
 fn row_delta(p: Place, row: u32) -> f32 {
     var total = 0.0;
-    if (p.live && row < dims.length) {
+    if (row < dims.length) {
         let base = (p.sample * dims.length + row) * dims.width + p.column;
         for (var d = 0u; d < HEAD; d++) {
             total += out[base + d] * d_out[base + d];
@@ -28,6 +28,9 @@ fn row_delta(p: Place, row: u32) -> f32 {
 @compute @workgroup_size(64)
 fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let p = place_of(group.y * groups.x + group.x);
+    if (p.head_index >= dims.heads_total) {
+        return;
+    }
     let across = local % 8u;
     let down = local / 8u;
     keep_own(p, 0u, local);
@@ -38,10 +41,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         deltas[local] = row_delta(p, p.first + local);
     }
     // @for i in MINE
-    var lse_$i = 0.0;
-    if (p.live) {
-        lse_$i = lse[row_number(p, p.first + down + $iu * 8u)];
-    }
+    let lse_$i = lse[row_number(p, p.first + down + $iu * 8u)];
     // @for w in OWN
     var acc_$i_$w = vec4<f32>();
     // @end

@@ -7,23 +7,16 @@
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
 
 fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
-    var quad = vec4<f32>();
-    if (m < COUT) {
-        let base = (channel_group * COUT + m) * TAPS + k;
-        // @for j in 4
-        if (k + $ju < end) {
-            quad[$j] = w[base + $ju];
-        }
-        // @end
-    }
-    return quad;
+    let base = (channel_group * COUT + min(m, COUT - 1u)) * TAPS;
+    var quad: vec4<f32>;
+    // @for j in 4
+    quad[$j] = select(0.0, w[base + min(k + $ju, TAPS - 1u)], k + $ju < end);
+    // @end
+    return select(vec4<f32>(), quad, m < COUT);
 }
 
 fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
-    var quad = vec4<f32>();
-    if (k >= end) {
-        return quad;
-    }
+    var quad: vec4<f32>;
     // Rows above and columns left of the image wrap to huge numbers and fail the test.
     let down = ((k % AREA) / KERNEL_COLS) * DILATION_ROWS - PAD_TOP;
     let right = (k % KERNEL_COLS) * DILATION_COLS - PAD_LEFT;
@@ -34,9 +27,9 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let sample = at / OUT_PIXELS;
         let row = (at % OUT_PIXELS) / OUT_COLS * STRIDE_ROWS + down;
         let col = at % OUT_COLS * STRIDE_COLS + right;
-        if (sample < dims.batch && row < IN_ROWS && col < IN_COLS) {
-            quad[$j] = x[((sample * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col];
-        }
+        let inside = k < end && sample < dims.batch && row < IN_ROWS && col < IN_COLS;
+        let i = ((sample * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
+        quad[$j] = select(0.0, x[select(0u, i, inside)], inside);
     }
     // @end
     return quad;

@@ -8,21 +8,19 @@
 @group(0) @binding(4) var<storage, read_write> dx: array<f32>;
 
 fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
-    var quad = vec4<f32>();
+    var quad: vec4<f32>;
     // @for j in 4
-    if (m < CIN && k + $ju < end) {
-        let o = (k + $ju) / AREA;
-        quad[$j] = w[((channel_group * COUT + o) * CIN + m) * AREA + (k + $ju) % AREA];
+    {
+        let inside = m < CIN && k + $ju < end;
+        let i = ((channel_group * COUT + (k + $ju) / AREA) * CIN + m) * AREA + (k + $ju) % AREA;
+        quad[$j] = select(0.0, w[select(0u, i, inside)], inside);
     }
     // @end
     return quad;
 }
 
 fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
-    var quad = vec4<f32>();
-    if (k >= end) {
-        return quad;
-    }
+    var quad: vec4<f32>;
     // Windows above and left of the first wrap to huge numbers and fail the tests.
     let down = PAD_TOP - ((k % AREA) / KERNEL_COLS) * DILATION_ROWS;
     let right = PAD_LEFT - (k % KERNEL_COLS) * DILATION_COLS;
@@ -36,9 +34,9 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let out_row = row / STRIDE_ROWS;
         let out_col = col / STRIDE_COLS;
         let meets = out_row * STRIDE_ROWS == row && out_col * STRIDE_COLS == col;
-        if (sample < dims.batch && meets && out_row < OUT_ROWS && out_col < OUT_COLS) {
-            quad[$j] = dy[((sample * GROUPS * COUT + channel) * OUT_ROWS + out_row) * OUT_COLS + out_col];
-        }
+        let inside = k < end && sample < dims.batch && meets && out_row < OUT_ROWS && out_col < OUT_COLS;
+        let i = ((sample * GROUPS * COUT + channel) * OUT_ROWS + out_row) * OUT_COLS + out_col;
+        quad[$j] = select(0.0, dy[select(0u, i, inside)], inside);
     }
     // @end
     return quad;

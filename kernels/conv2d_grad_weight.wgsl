@@ -8,21 +8,20 @@
 @group(0) @binding(4) var<storage, read_write> dw: array<f32>;
 
 fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
-    var quad = vec4<f32>();
+    var quad: vec4<f32>;
     // @for j in 4
-    if (m < COUT && k + $ju < end) {
+    {
+        let inside = m < COUT && k + $ju < end;
         let sample = (k + $ju) / OUT_PIXELS;
-        quad[$j] = dy[((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + (k + $ju) % OUT_PIXELS];
+        let i = ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + (k + $ju) % OUT_PIXELS;
+        quad[$j] = select(0.0, dy[select(0u, i, inside)], inside);
     }
     // @end
     return quad;
 }
 
 fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
-    var quad = vec4<f32>();
-    if (n >= TAPS) {
-        return quad;
-    }
+    var quad: vec4<f32>;
     let down = ((n % AREA) / KERNEL_COLS) * DILATION_ROWS - PAD_TOP;
     let right = (n % KERNEL_COLS) * DILATION_COLS - PAD_LEFT;
     let channel = channel_group * CIN + n / AREA;
@@ -31,9 +30,9 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let at = k + $ju;
         let row = (at % OUT_PIXELS) / OUT_COLS * STRIDE_ROWS + down;
         let col = at % OUT_COLS * STRIDE_COLS + right;
-        if (at < end && row < IN_ROWS && col < IN_COLS) {
-            quad[$j] = x[((at / OUT_PIXELS * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col];
-        }
+        let inside = n < TAPS && at < end && row < IN_ROWS && col < IN_COLS;
+        let i = ((at / OUT_PIXELS * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
+        quad[$j] = select(0.0, x[select(0u, i, inside)], inside);
     }
     // @end
     return quad;

@@ -4,19 +4,17 @@
 // A second tile of the workgroup's own rows.
 var<workgroup> own_too: array<vec4<f32>, TILE>;
 
-// A quad of features of a row of the cotangent, [batch, length, width].
+// A quad of features of a row of the cotangent, [batch, length, width]; 0 outside.
 fn d_out_quad(p: Place, row: u32, quad: u32) -> vec4<f32> {
-    var values = vec4<f32>();
-    let base = (p.sample * dims.length + row) * dims.width + p.column + quad * 4u;
+    let base = (p.sample * dims.length + min(row, dims.length - 1u)) * dims.width + p.column;
+    var values: vec4<f32>;
     // @for j in 4
-    if (p.live && row < dims.length && quad * 4u + $ju < HEAD) {
-        values[$j] = d_out[base + $ju];
-    }
+    values[$j] = select(0.0, d_out[base + select(0u, quad * 4u + $ju, in_head(quad * 4u + $ju))], in_head(quad * 4u + $ju));
     // @end
-    return values;
+    return select(vec4<f32>(), values, row < dims.length);
 }
 
-// log Σ eˢ of a query's row, and δ of it; 0 outside.
+// Where log Σ eˢ and δ of a query's row lie.
 fn row_number(p: Place, row: u32) -> u32 {
     return p.head_index * dims.length + min(row, dims.length - 1u);
 }
@@ -24,7 +22,7 @@ fn row_number(p: Place, row: u32) -> u32 {
 fn store_quad(p: Place, row: u32, part: u32, quad: u32, values: vec4<f32>) {
     let base = (p.sample * dims.length + row) * 3u * dims.width + part * dims.width + p.column + quad * 4u;
     // @for j in 4
-    if (p.live && row < dims.length && quad * 4u + $ju < HEAD) {
+    if (row < dims.length && quad * 4u + $ju < HEAD) {
         d_qkv[base + $ju] = values[$j];
     }
     // @end

@@ -46,7 +46,6 @@ var<workgroup> weights: array<vec4<f32>, ALL_WEIGHTS>;
 
 // Where a workgroup works.
 struct Place {
-    live: bool,
     // Sample times heads plus head.
     head_index: u32,
     sample: u32,
@@ -61,7 +60,7 @@ fn place_of(index: u32) -> Place {
     let head_index = index / tiles;
     let sample = head_index / dims.heads;
     let column = (head_index % dims.heads) * HEAD;
-    return Place(head_index < dims.heads_total, head_index, sample, column, (index % tiles) * BLOCK);
+    return Place(head_index, sample, column, (index % tiles) * BLOCK);
 }
 
 fn is_seen(q: u32, k: u32) -> bool {
@@ -77,16 +76,21 @@ fn kept(head_index: u32, q: u32, k: u32) -> f32 {
     return select(0.0, 1.0 / (1.0 - dims.dropout), draw >= dims.dropout);
 }
 
-// A quad of features of a row of q (part 0), k (1) or v (2).
+// Whether the features of a quad belong to the head.
+fn in_head(feature: u32) -> bool {
+    return HEAD % 4u == 0u || feature < HEAD;
+}
+
+// A quad of features of a row of q (part 0), k (1) or v (2); 0 outside. Reads without branches, so
+// that many loads are on their way at once.
 fn qkv_quad(p: Place, row: u32, part: u32, quad: u32) -> vec4<f32> {
-    var values = vec4<f32>();
-    let base = (p.sample * dims.length + row) * 3u * dims.width + part * dims.width + p.column + quad * 4u;
+    let safe = min(row, dims.length - 1u);
+    let base = (p.sample * dims.length + safe) * 3u * dims.width + part * dims.width + p.column;
+    var values: vec4<f32>;
     // @for j in 4
-    if (p.live && row < dims.length && quad * 4u + $ju < HEAD) {
-        values[$j] = qkv[base + $ju];
-    }
+    values[$j] = select(0.0, qkv[base + select(0u, quad * 4u + $ju, in_head(quad * 4u + $ju))], in_head(quad * 4u + $ju));
     // @end
-    return values;
+    return select(vec4<f32>(), values, row < dims.length);
 }
 
 fn keep_own(p: Place, part: u32, local: u32) {

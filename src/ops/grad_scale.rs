@@ -30,6 +30,11 @@ fn pieces(n: usize) -> usize {
     n.div_ceil(CHUNK)
 }
 
+/// Workgroups of the first pass on a GPU: a few elements for each thread.
+fn gpu_groups(n: usize) -> usize {
+    n.div_ceil(1024).min(1024)
+}
+
 fn finite<R: Real>(value: R) -> bool {
     // By bits in f32, where it matters; f64 only judges.
     (value.to_f64() as f32).to_bits() & 0x7f80_0000 != 0x7f80_0000
@@ -95,7 +100,7 @@ impl Op for GradScale {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let n = call.ins[0].shape.elements();
-        let groups = pieces(n).min(1024);
+        let groups = gpu_groups(n);
         let partial = Launch {
             kernel: Kernel::file("grad_scale", "partial"),
             dims: vec![n as u32, groups as u32],
@@ -119,10 +124,10 @@ impl Op for GradScale {
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
-        let all = pieces(call.ins[0].shape.elements());
+        let n = call.ins[0].shape.elements();
         2 * match call.target {
-            Target::Cpu => all,
-            Target::Gpu(_) => all.min(1024),
+            Target::Cpu => pieces(n),
+            Target::Gpu(_) => gpu_groups(n),
         }
     }
 }

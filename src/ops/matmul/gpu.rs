@@ -21,8 +21,14 @@ pub(super) fn scratch(e: Extents, limits: &GpuLimits) -> usize {
 
 /// The launches of a product.
 pub(super) fn launches(op: &MatMul, call: &GpuCall<'_>) -> Vec<Launch> {
+    launches_with(op, call, choice(op.accepted(call.ins), call.limits))
+}
+
+/// The launches of a product with a given tile and split. Where the sums are split, the scratch
+/// must hold as many results as there are parts.
+pub fn launches_with(op: &MatMul, call: &GpuCall<'_>, choice: Choice) -> Vec<Launch> {
     let e = op.accepted(call.ins);
-    let Choice { tile, parts } = choice(e, call.limits);
+    let Choice { tile, parts } = choice;
     let kernel = Kernel::file("matmul", "matmul")
         .with("TRANS_A", op.trans_a.into())
         .with("TRANS_B", op.trans_b.into());

@@ -7,6 +7,8 @@ mod gpu;
 
 use std::sync::Arc;
 
+pub use gpu::launches_with;
+
 use super::map::{Code, Map, Unary};
 use super::{Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target};
 use crate::cpu_by_eval;
