@@ -8,7 +8,12 @@
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
 @group(0) @binding(4) var<storage, read_write> dy: array<f32>;
 
-// Index within the plane of a window's first largest element.
+// By bits: comparisons of a number with itself are folded away under fast math.
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// Index within the plane of a window's first largest element; a NaN is the largest.
 fn argmax(base: u32, o_row: u32, o_col: u32) -> u32 {
     let rows = window_rows(o_row);
     let cols = window_cols(o_col);
@@ -17,7 +22,7 @@ fn argmax(base: u32, o_row: u32, o_col: u32) -> u32 {
     for (var row = rows.x; row < rows.y; row++) {
         for (var col = cols.x; col < cols.y; col++) {
             let at = row * dims.in_cols + col;
-            if (x[base + at] > top) {
+            if (x[base + at] > top || (is_nan(x[base + at]) && !is_nan(top))) {
                 top = x[base + at];
                 best = at;
             }

@@ -247,3 +247,91 @@ fn an_older_checkpoint_goes_on_in_a_folder_of_its_own() {
     lab.finish("branch", &["--resume", older]);
     same_bytes(&lab.last("straight"), &lab.last("branch"));
 }
+
+/// Frozen layers, weight decay on everything, momentum: what is not trained must not move.
+const FROZEN: &str = "
+version: 1
+name: frozen
+data: {train: {synthetic: {kind: classification, samples: 64, shape: [6], classes: 3}}}
+model:
+  layers:
+    - linear: {name: fixed, out_features: 8, trainable: false}
+    - relu
+    - linear: {name: head, out_features: 3}
+loss: cross_entropy
+optimizer: OPTIMIZER
+train: {steps: 12, batch_size: 16}
+checkpoint: {every_steps: 4, keep_last: 9}
+";
+
+#[test]
+fn frozen_parameters_keep_their_bits_and_resume_exactly() {
+    for optimizer in [
+        "{adamw: {lr: 0.1, weight_decay: 0.1, decay: all}}",
+        "{adam: {lr: 0.1, weight_decay: 0.1, decay: all}}",
+        "{sgd: {lr: 0.1, momentum: 0.9, weight_decay: 0.1, decay: all}}",
+    ] {
+        let lab = Lab::new("cpu", 1);
+        let config = FROZEN.replace("OPTIMIZER", optimizer);
+        fs::write(lab.folder.path().join("config.yaml"), config).unwrap();
+        lab.finish("straight", &[]);
+        lab.finish("resumed", &["--steps", "5"]);
+        lab.finish("resumed", &["--resume"]);
+        same_bytes(&lab.last("straight"), &lab.last("resumed"));
+        let weights = |path: &Path| {
+            let model = wootz::train::checkpoint::load(path).unwrap().model;
+            model.into_iter().filter(|tensor| tensor.name.starts_with("fixed")).collect::<Vec<_>>()
+        };
+        let all = wootz::train::checkpoint::by_age(&lab.folder.path().join("straight"));
+        assert_eq!(weights(&all[0]).len(), 2);
+        assert_eq!(weights(&all[0]), weights(&all[2]), "{optimizer}");
+    }
+}
+
+#[test]
+fn a_run_that_stopped_early_stays_stopped() {
+    let lab = Lab::new("cpu", 30);
+    let rules = ["--set", "early_stop.patience=2", "--set", "early_stop.min_delta=5"];
+    lab.finish("run", &rules);
+    let last = lab.last("run");
+    lab.finish("run", &[&rules[..], &["--resume"]].concat());
+    assert_eq!(lab.last("run"), last);
+    assert!(wootz::train::checkpoint::step_of(&last).unwrap() < 30 * 4);
+}
+
+#[test]
+fn two_processes_do_not_train_into_one_folder() {
+    let lab = Lab::new("cpu", 400);
+    let mut first = lab.command("run", &[]).spawn().expect("wootz starts");
+    while !lab.folder.path().join("run/run.json").exists() {
+        sleep(Duration::from_millis(10));
+    }
+    let second = lab.command("run", &["--resume"]).output().expect("wootz starts");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains("another process"), "{said}");
+}
+
+#[test]
+fn other_data_is_noticed() {
+    let lab = Lab::new("cpu", 2);
+    let csv = |sign: &str| -> String {
+        let rows = (0..40).map(|i| format!("{sign}{},{},{}\n", i % 7, i % 5, i % 2));
+        format!("a,b,y\n{}", rows.collect::<String>())
+    };
+    let data = lab.folder.path().join("rows.csv");
+    fs::write(&data, csv("")).unwrap();
+    let config = FROZEN.replace("OPTIMIZER", "{sgd: {lr: 0.1}}").replace(
+        "synthetic: {kind: classification, samples: 64, shape: [6], classes: 3}",
+        &format!("csv: {{path: {}, target: y, task: classification}}", data.display()),
+    );
+    fs::write(lab.folder.path().join("config.yaml"), config).unwrap();
+    lab.finish("run", &["--steps", "4"]);
+    fs::write(&data, csv("-")).unwrap();
+    let resumed = lab.command("run", &["--resume"]).output().expect("wootz starts");
+    let said = String::from_utf8_lossy(&resumed.stderr).into_owned();
+    assert_eq!(resumed.status.code(), Some(2), "{said}");
+    assert!(said.contains("other data"), "{said}");
+}

@@ -1,4 +1,9 @@
-// Functions that stay accurate and finite where the built-in ones may not.
+// Functions that stay accurate and finite where the built-in ones may not; NaN stays NaN.
+
+// By bits: comparisons of a number with itself are folded away under fast math.
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
 
 // tanh without overflow: 1 − 2/(e^{2|x|} + 1), and the odd polynomial near zero.
 fn safe_tanh(x: f32) -> f32 {
@@ -13,13 +18,13 @@ fn safe_tanh(x: f32) -> f32 {
         return x + x * s * p;
     }
     let y = 1.0 - 2.0 / (exp(2.0 * min(a, 15.0)) + 1.0);
-    return select(y, -y, x < 0.0);
+    return select(select(y, -y, x < 0.0), x, is_nan(x));
 }
 
 // 1/(1 + e⁻ˣ): the exponential is only ever of a negative number.
 fn safe_sigmoid(x: f32) -> f32 {
     let e = exp(-min(abs(x), 88.0));
-    return select(1.0 / (1.0 + e), e / (1.0 + e), x < 0.0);
+    return select(select(1.0 / (1.0 + e), e / (1.0 + e), x < 0.0), x, is_nan(x));
 }
 
 // erf: the Maclaurin series up to x¹⁷ near zero; elsewhere 1 − t·P(t)·e^{−x²} with
@@ -50,5 +55,5 @@ fn safe_erf(x: f32) -> f32 {
     p = 0.37409196 + p * t;
     p = 1.00002368 + p * t;
     let y = 1.0 - t * exp(-b * b - 1.26551223 + t * p);
-    return select(y, -y, x < 0.0);
+    return select(select(y, -y, x < 0.0), x, is_nan(x));
 }

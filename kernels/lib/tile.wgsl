@@ -3,8 +3,8 @@
 // outermost, each row of it padded by a quad to spread the banks; while one step is multiplied, the
 // next is on its way to registers: at most one quad of A and one of B for each thread.
 //
-// A thread computes ROW_QUADS x COL_QUADS blocks of 4x4. Where that needs fewer than 256 threads,
-// SLICES groups of threads take turns at the terms of a step, and their sums are added in order.
+// A thread computes a block of 4x4. Where that needs fewer than 256 threads, SLICES groups of
+// threads take turns at the terms of a step, and their sums are added in order.
 //
 // A kernel gives
 //   load_a(m, k, end): A[m, k..k + 4] if A_ALONG_TERMS = 1, else A[m..m + 4, k],
@@ -15,8 +15,6 @@
 const ROWS: u32 = 64u;
 const COLS: u32 = 64u;
 const DEPTH: u32 = 16u;
-const ROW_QUADS: u32 = 1u;
-const COL_QUADS: u32 = 1u;
 const SLICES: u32 = 1u;
 // DEPTH / SLICES.
 const STEPS: u32 = 16u;
@@ -28,8 +26,8 @@ const B_QUADS: u32 = COLS / 4u + 1u;
 const A_TILE: u32 = DEPTH * A_QUADS;
 const B_TILE: u32 = DEPTH * B_QUADS;
 // Threads along the columns, along the rows, and in a slice.
-const ACROSS: u32 = COLS / (4u * COL_QUADS);
-const DOWN: u32 = ROWS / (4u * ROW_QUADS);
+const ACROSS: u32 = COLS / 4u;
+const DOWN: u32 = ROWS / 4u;
 const SLICE: u32 = ACROSS * DOWN;
 // Quads in which slices hand their sums on: SLICE * 4, or 1 where there is one slice.
 const SUMS: u32 = 1u;
@@ -93,12 +91,8 @@ fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
     let slice = local / SLICE;
     let across = local % ACROSS;
     let down = (local % SLICE) / ACROSS;
-    // @for r in ROW_QUADS
     // @for i in 4
-    // @for c in COL_QUADS
-    var acc_$r_$i_$c = vec4<f32>();
-    // @end
-    // @end
+    var acc_$i = vec4<f32>();
     // @end
     var a_next = fetch_a(row, first, end, local);
     var b_next = fetch_b(first, col, end, local);
@@ -111,43 +105,32 @@ fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
             b_next = fetch_b(term + DEPTH, col, end, local);
         }
         // @for t in STEPS
-        // @for c in COL_QUADS
-        let right_$t_$c = b_tile[($tu * SLICES + slice) * B_QUADS + across + $cu * ACROSS];
-        // @end
-        // @for r in ROW_QUADS
-        let left_$t_$r = a_tile[($tu * SLICES + slice) * A_QUADS + down + $ru * DOWN];
+        let right_$t = b_tile[($tu * SLICES + slice) * B_QUADS + across];
+        let left_$t = a_tile[($tu * SLICES + slice) * A_QUADS + down];
         // @for i in 4
-        // @for c in COL_QUADS
-        acc_$r_$i_$c = fma(vec4<f32>(left_$t_$r[$i]), right_$t_$c, acc_$r_$i_$c);
-        // @end
-        // @end
+        acc_$i = fma(vec4<f32>(left_$t[$i]), right_$t, acc_$i);
         // @end
         // @end
         workgroupBarrier();
     }
-    // Slices exist only where a thread has one block.
     for (var s = 1u; s < SLICES; s++) {
         if (slice == s) {
             // @for i in 4
-            sums[(local % SLICE) * 4u + $iu] = acc_0_$i_0;
+            sums[(local % SLICE) * 4u + $iu] = acc_$i;
             // @end
         }
         workgroupBarrier();
         if (slice == 0u) {
             // @for i in 4
-            acc_0_$i_0 += sums[(local % SLICE) * 4u + $iu];
+            acc_$i += sums[(local % SLICE) * 4u + $iu];
             // @end
         }
         workgroupBarrier();
     }
     if (slice == 0u) {
-        // @for r in ROW_QUADS
         // @for i in 4
-        // @for c in COL_QUADS
         // @for j in 4
-        store(row + (down + $ru * DOWN) * 4u + $iu, col + (across + $cu * ACROSS) * 4u + $ju, acc_$r_$i_$c[$j]);
-        // @end
-        // @end
+        store(row + down * 4u + $iu, col + across * 4u + $ju, acc_$i[$j]);
         // @end
         // @end
     }

@@ -58,7 +58,9 @@ impl From<TrainError> for CliError {
             TrainError::Data(error) => CliError::Data(error),
             TrainError::Device(error) => CliError::Device(error),
             TrainError::Checkpoint(error) => CliError::File(error),
-            stopped @ TrainError::NotFinite { .. } => CliError::Health(stopped.to_string()),
+            stopped @ (TrainError::NotFinite { .. } | TrainError::NotFiniteMetric { .. }) => {
+                CliError::Health(stopped.to_string())
+            }
         }
     }
 }

@@ -75,6 +75,12 @@ impl Trained {
         RunDir::config(&folder)?;
         let session =
             Session::open_file(&folder.join("config.yaml"), &args.sets, args.device.as_deref())?;
+        if snapshot.state.data != session.data.train.digest() {
+            super::eprint(
+                "warning: `data.train` is not what this model was trained on: its classes or tokens \
+                 may mean something else",
+            );
+        }
         let device = session.device()?;
         let sizes = sizes(&session)?;
         let compiled = session.compile_sizes(&device.target(), Vec::new(), sizes)?;
@@ -91,6 +97,7 @@ fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliErro
             path.display()
         )));
     }
+    let path = &path.canonicalize().unwrap_or(path.to_owned());
     if checkpoint::step_of(path).is_some() {
         let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
         return Ok((folder, path.to_owned(), checkpoint::load(path)?));

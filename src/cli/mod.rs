@@ -149,9 +149,16 @@ fn start_log(verbose: u8, format: LogFormat) {
     }
 }
 
-/// Writes a line to stdout. A reader that went away (`| head`) is no error.
+/// Writes a line to stdout. A reader that went away (`| head`) is no error; anything else ends the
+/// command with exit code 1, because its result is lost.
 pub(crate) fn print(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let mut stdout = std::io::stdout();
+    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush())
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        eprint(&format!("error: cannot write to stdout: {error}"));
+        std::process::exit(1);
+    }
 }
 
 /// Writes a line to stderr.

@@ -29,11 +29,16 @@ pub struct PredictArgs {
     #[arg(long, default_value_t = 200, requires = "prompt")]
     length: usize,
     /// 0 takes the likeliest token each time; 1 draws as the model believes.
-    #[arg(long, default_value_t = 1.0, requires = "prompt")]
+    #[arg(long, default_value_t = 1.0, requires = "prompt", value_parser = parse_temperature)]
     temperature: f64,
     /// Seed of the draws.
     #[arg(long, default_value_t = 0, requires = "prompt")]
     seed: u64,
+}
+
+fn parse_temperature(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number.filter(|t| t.is_finite() && *t >= 0.0).ok_or("expected a number >= 0".into())
 }
 
 /// Answers.

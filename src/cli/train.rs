@@ -111,6 +111,7 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         state,
         last_step: last,
         total_steps: total,
+        digest: session.data.train.digest(),
     };
     let outcome = trainer.run()?;
     show(&outcome, &shown, &info, args.json);
@@ -178,7 +179,19 @@ fn usage_if_taken(error: CheckpointError) -> CliError {
 
 /// The configuration as it was resolved, as YAML.
 fn resolved(session: &Session) -> String {
-    json_to_yaml(&crate::config::decode::Decode::to_json(session.config()))
+    let mut tree = crate::config::decode::Decode::to_json(session.config());
+    escape(&mut tree);
+    json_to_yaml(&tree)
+}
+
+/// Writes `${` as `$${`, so that values are not taken for variables when they are read again.
+fn escape(tree: &mut serde_json::Value) {
+    match tree {
+        serde_json::Value::String(text) => *text = text.replace("${", "$${"),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(escape),
+        serde_json::Value::Object(entries) => entries.values_mut().for_each(escape),
+        _ => {}
+    }
 }
 
 /// Finds the run and the checkpoint to continue from, passing over damaged ones aloud.
@@ -202,6 +215,8 @@ fn find(
             path.display()
         )));
     }
+    // So that `.` and a checkpoint's bare name have a parent.
+    let path = path.canonicalize().unwrap_or(path);
     if checkpoint::step_of(&path).is_some() {
         let snapshot = checkpoint::load(&path)?;
         let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
@@ -246,10 +261,17 @@ fn resume(
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
         model_io::initialise(executor, compiled, session.config().seed)?;
         let start = Start::new(1, executor.info());
-        return Ok((RunDir::resume(&folder, 0, start)?, State::default()));
+        let folder = RunDir::resume(&folder, 0, start).map_err(usage_if_taken)?;
+        return Ok((folder, State::default()));
     };
     let state = snapshot.state.clone();
     let samples = session.data.train.len() as u64;
+    if state.samples == samples && state.data != session.data.train.digest() {
+        return Err(CliError::Usage(format!(
+            "{} was trained on other data: as many samples, but not the same ones",
+            folder.display()
+        )));
+    }
     if state.samples != samples {
         return Err(CliError::Usage(format!(
             "{} was trained on {} samples; the data now holds {samples}",
@@ -264,7 +286,8 @@ fn resume(
         return Ok((folder, state));
     }
     let start = Start::new(state.step + 1, executor.info());
-    Ok((RunDir::resume(&folder, state.step, start)?, state))
+    let folder = RunDir::resume(&folder, state.step, start).map_err(usage_if_taken)?;
+    Ok((folder, state))
 }
 
 fn show(outcome: &Outcome, folder: &Path, info: &DeviceInfo, as_json: bool) {

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::session::Session;
 use super::{CliError, ConfigArgs};
-use crate::device::agreement::difference;
+use crate::device::agreement::difference_above;
 use crate::device::{Executor, Globals, Run};
-use crate::graph::DType;
 use crate::graph::eval::{Tensor, run_op};
+use crate::graph::{DType, TensorType};
 use crate::plan::{Page, Slot, Step};
 use crate::train::compile::Compiled;
 use crate::train::model_io;
@@ -137,6 +137,9 @@ struct Judge {
     /// The device's memory as words, kept up with its results.
     pages: HashMap<Page, Vec<u32>>,
     expected: Vec<Vec<f64>>,
+    /// A magnitude below which results of the step are rounding: where large terms cancel, an error
+    /// relative to what is left says nothing.
+    floor: f64,
     /// The largest error of each layer and pass.
     worst: Vec<(String, Worst)>,
 }
@@ -172,7 +175,7 @@ impl Judge {
             self.expected = self.expect(step, globals);
         }
         let found = [values.to_vec()];
-        let error = difference(&found, &self.expected[out..=out]);
+        let error = difference_above(&found, &self.expected[out..=out], self.floor);
         let pass = if step.backward { " (backward)" } else { "" };
         let layer =
             if step.scope.is_empty() { "step".to_owned() } else { format!("{}{pass}", step.scope) };
@@ -198,6 +201,14 @@ impl Judge {
                 }
             })
             .collect();
+        let largest = operands.iter().filter_map(|operand| match operand {
+            Tensor::F(values) => Some(values.iter().fold(0.0_f64, |top, v| top.max(v.abs()))),
+            Tensor::I(_) => None,
+        });
+        let elements = |types: &[TensorType]| types.iter().map(|ty| ty.shape.elements()).max();
+        let terms = elements(&step.in_types).unwrap_or(1) as f64
+            / elements(&step.out_types).unwrap_or(1) as f64;
+        self.floor = 1e-3 * largest.fold(0.0, f64::max) * terms.max(1.0);
         let operands: Vec<&Tensor<f64>> = operands.iter().collect();
         let (ins, outs): (Vec<_>, Vec<_>) =
             (step.in_types.iter().collect(), step.out_types.iter().collect());

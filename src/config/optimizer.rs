@@ -101,7 +101,7 @@ options! {
         warmup_steps: usize = 0,
         /// The learning rate at the end.
         min_lr: f64 [0.0..] = 0.0,
-        /// The step at which the end is reached. Without it: the last step of the run.
+        /// The step after which the end is reached. Without it: the last step of the run.
         total_steps: Option<usize> [1..],
     }
 }
@@ -113,7 +113,7 @@ options! {
         warmup_steps: usize = 0,
         /// The learning rate at the end.
         end_lr: f64 [0.0..] = 0.0,
-        /// The step at which the end is reached. Without it: the last step of the run.
+        /// The step after which the end is reached. Without it: the last step of the run.
         total_steps: Option<usize> [1..],
     }
 }

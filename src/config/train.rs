@@ -23,7 +23,7 @@ options! {
         /// The share of the target spread evenly over all classes.
         label_smoothing: f64 [0.0..1.0] = 0.0,
         /// Targets with this class do not count.
-        ignore_index: i64 = -100,
+        ignore_index: i64 [f64::from(i32::MIN)..=f64::from(i32::MAX)] = -100,
     }
 }
 
@@ -60,7 +60,7 @@ options! {
         /// Visits the samples in a new order each epoch.
         shuffle: bool = true,
         /// Threads of the CPU to use. Without it: all.
-        threads: Option<usize> [1..],
+        threads: Option<usize> [1..=1024],
     }
 }
 

@@ -87,6 +87,12 @@ pub fn synthetic(source: &Synthetic, node: &Node, cx: &mut Cx) {
             cx.missing_key("classes", "an integer >= 2", node.span);
         }
     }
+    const MOST: usize = 1 << 32;
+    let each = source.shape.iter().try_fold(1_usize, |n, d| n.checked_mul(*d));
+    if each.and_then(|each| each.checked_mul(source.samples)).is_none_or(|n| n > MOST) {
+        cx.error(at(node, "samples"), format!("more than {MOST} numbers in all"))
+            .help("fewer samples, or a smaller shape");
+    }
     let tokens = source.kind == SyntheticKind::Tokens;
     let dims = source.shape.len();
     if dims == 0 || (tokens && dims != 1) {
@@ -123,6 +129,7 @@ pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
 
 /// Rules over several sections.
 pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
+    run_name(config, node, cx);
     if config.precision == Precision::Mixed {
         let span = node.get("precision").map_or(node.span, |precision| precision.span);
         cx.within("precision", |cx| {
@@ -136,6 +143,22 @@ pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
     }
     if let Some(stop) = &config.early_stop {
         metric_exists(&stop.metric, &["early_stop"], config, node, cx);
+    }
+}
+
+/// A run's name becomes a folder's.
+fn run_name(config: &Config, node: &Node, cx: &mut Cx) {
+    let Some(name) = &config.name else { return };
+    let bad = |c: char| c.is_control() || matches!(c, '/' | '\\' | ':');
+    let taken = name.starts_with('.') || name.starts_with("step-");
+    if name.trim().is_empty() || name.len() > 100 || name.contains(bad) || taken {
+        let span = node.get("name").map_or(node.span, |name| name.span);
+        cx.within("name", |cx| {
+            cx.error(span, "this cannot be the name of a run's folder").help(
+                "up to 100 characters, without slashes, colons and control characters, and not \
+                 beginning with a dot or `step-`",
+            );
+        });
     }
 }
 

@@ -48,12 +48,19 @@ fn not_a_number(node: &Node, schema: &Schema, cx: &mut Cx) {
 }
 
 /// Reads an integer in `range` that also fits the type.
-fn integer<T: TryFrom<i128>>(node: &Node, range: Range, schema: &Schema, cx: &mut Cx) -> Option<T> {
+fn integer<T: TryFrom<i128>>(
+    node: &Node,
+    range: Range,
+    most: i128,
+    schema: &Schema,
+    cx: &mut Cx,
+) -> Option<T> {
     match node.scalar_kind() {
         Some(ScalarKind::Integer(value)) if range.contains(value as f64) => {
-            let fits = T::try_from(value).ok();
+            let fits = T::try_from(value).ok().filter(|_| value <= most);
             if fits.is_none() {
-                cx.error(node.span, format!("the number {value} is too large"));
+                cx.error(node.span, format!("the number {value} is too large"))
+                    .help(format!("numbers here go up to {most}"));
             }
             fits
         }
@@ -65,7 +72,7 @@ fn integer<T: TryFrom<i128>>(node: &Node, range: Range, schema: &Schema, cx: &mu
 }
 
 macro_rules! integers {
-    ($($ty:ty: $limit:expr),*) => {$(
+    ($($ty:ty: $limit:expr, $most:expr);*) => {$(
         impl Decode for $ty {
             fn decode(node: &Node, cx: &mut Cx) -> Option<Self> {
                 Self::decode_within(node, Range::ANY, cx)
@@ -83,7 +90,7 @@ macro_rules! integers {
         impl Bounded for $ty {
             fn decode_within(node: &Node, range: Range, cx: &mut Cx) -> Option<Self> {
                 let range = $limit(range);
-                integer(node, range, &Self::schema_within(range), cx)
+                integer(node, range, $most as i128, &Self::schema_within(range), cx)
             }
 
             fn schema_within(range: Range) -> Schema {
@@ -93,11 +100,12 @@ macro_rules! integers {
     )*};
 }
 
+// Sizes stay far from where their sums and products overflow.
 integers!(
-    usize: Range::or_unsigned,
-    u64: Range::or_unsigned,
-    u32: Range::or_unsigned,
-    i64: std::convert::identity
+    usize: Range::or_unsigned, i32::MAX;
+    u64: Range::or_unsigned, u64::MAX;
+    u32: Range::or_unsigned, u32::MAX;
+    i64: std::convert::identity, i64::MAX
 );
 
 impl Decode for f64 {
@@ -383,6 +391,10 @@ pub struct OneOrMany<T>(pub Vec<T>);
 impl<T: Decode> Decode for OneOrMany<T> {
     fn decode(node: &Node, cx: &mut Cx) -> Option<Self> {
         match &node.value {
+            Value::List(nodes) if nodes.is_empty() => {
+                cx.error(node.span, "this list is empty");
+                None
+            }
             Value::List(nodes) => items(nodes, cx, T::decode).map(Self),
             _ => T::decode(node, cx).map(|one| Self(vec![one])),
         }

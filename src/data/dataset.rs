@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use super::augment::Augmenter;
 use super::order::Permutation;
 use super::{DataError, Vocabulary};
@@ -34,6 +36,8 @@ pub(super) struct Content {
     pub(super) inputs: Vec<InputSpec>,
     pub(super) target: InputSpec,
     pub(super) task: Task,
+    /// Names of a table's feature columns, in order.
+    pub(super) columns: Vec<String>,
     pub(super) samples: Samples,
 }
 
@@ -198,6 +202,33 @@ impl Dataset {
             Samples::Tokens { vocabulary, .. } => Some(vocabulary),
             _ => None,
         }
+    }
+
+    /// SHA-256 of the source's content, classes and tokens, in hexadecimal.
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        match &self.content.samples {
+            Samples::Images { pixels, labels, .. } => {
+                hash.update(pixels);
+                hash.update(bytemuck::cast_slice(labels));
+            }
+            Samples::Rows { values, targets } => {
+                hash.update(bytemuck::cast_slice(values));
+                match targets {
+                    Targets::Classes(classes) => hash.update(bytemuck::cast_slice(classes)),
+                    Targets::Numbers(numbers) => hash.update(bytemuck::cast_slice(numbers)),
+                }
+            }
+            Samples::Tokens { tokens, vocabulary, .. } => {
+                hash.update(bytemuck::cast_slice(tokens));
+                (0..vocabulary.len()).for_each(|token| hash.update(vocabulary.decode(token)));
+            }
+            Samples::Sequences { tokens, .. } => hash.update(bytemuck::cast_slice(tokens)),
+        }
+        if let Task::Classification { names, .. } = &self.content.task {
+            names.iter().chain(&self.content.columns).for_each(|name| hash.update(name));
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Room for batches of up to `n` samples.

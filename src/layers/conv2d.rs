@@ -99,7 +99,7 @@ impl Layer for Conv2d {
         let [kh, kw] = self.kernel_size.0;
         let area = kh * kw;
         let fan_in = channels / self.groups * area;
-        let fans = Fans { fan_in, fan_out: self.out_channels / self.groups * area };
+        let fans = Fans { fan_in, fan_out: self.out_channels * area };
         let shape = [self.out_channels, channels / self.groups, kh, kw];
         let weight = cx.weight("weight", shape, fans, &self.init, torch_default(fan_in))?;
         let op = conv2d::Conv2d::new(

@@ -38,7 +38,7 @@ impl Layer for Embedding {
         if cx.graph.ty(x).dtype != DType::I32 {
             return Err(LayerError("needs class or token ids, but its input holds numbers".into()));
         }
-        let fans = Fans { fan_in: self.num_embeddings, fan_out: self.embedding_dim };
+        let fans = Fans { fan_in: self.embedding_dim, fan_out: self.num_embeddings };
         let shape = [self.num_embeddings, self.embedding_dim];
         let weight = cx.weight("weight", shape, fans, &self.init, STANDARD)?;
         Ok(cx.graph.op(embedding::Embedding, &[weight, x])?)
@@ -60,7 +60,7 @@ impl Layer for PositionalEmbedding {
                 "`max_length` is {longest}, but its input has length {length}"
             )));
         }
-        let fans = Fans { fan_in: longest, fan_out: features };
+        let fans = Fans { fan_in: features, fan_out: longest };
         let weight = cx.weight("weight", [longest, features], fans, &self.init, STANDARD)?;
         Ok(map::add(cx.graph, x, weight)?)
     }

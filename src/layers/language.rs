@@ -88,6 +88,8 @@ choices! {
 
 /// Words of the language that are no layers of their own: they hold others or bring them together.
 const CONTAINERS: [&str; 6] = ["residual", "parallel", "repeat", "add", "multiply", "concat"];
+/// Layers that a model may have when it is written out.
+pub(super) const MOST_ITEMS: usize = 20_000;
 /// The parameter that every model has: the number of classes or tokens in the data.
 const CLASSES: &str = "classes";
 /// Keys that every layer takes.
@@ -113,6 +115,8 @@ struct Scope {
     blocks: BTreeMap<String, Template>,
     /// Blocks that some layer used.
     used: BTreeSet<String>,
+    /// Items read so far.
+    items: usize,
     /// Blocks being instantiated, outermost first: a block may not contain itself.
     open: Vec<String>,
 }
@@ -132,8 +136,13 @@ impl Model {
         let outputs = read_outputs(outputs, cx)?;
         let number = Value::Scalar { text: classes.to_string(), quoted: false };
         let known = BTreeMap::from([(CLASSES.to_owned(), Node { value: number, span: node.span })]);
-        let mut scope =
-            Scope { known, blocks: BTreeMap::new(), used: BTreeSet::new(), open: Vec::new() };
+        let mut scope = Scope {
+            known,
+            blocks: BTreeMap::new(),
+            used: BTreeSet::new(),
+            items: 0,
+            open: Vec::new(),
+        };
         let mut reader = Reader { cx, scope: &mut scope };
         if let Some(blocks) = blocks {
             reader.read_blocks(blocks);
@@ -237,6 +246,14 @@ impl Reader<'_> {
     }
 
     fn item(&mut self, node: &Node) -> Option<Item> {
+        self.scope.items += 1;
+        if self.scope.items > MOST_ITEMS {
+            if self.scope.items == MOST_ITEMS + 1 {
+                let message = format!("the blocks expand to more than {MOST_ITEMS} layers");
+                self.cx.error(node.span, message);
+            }
+            return None;
+        }
         let (word, span, options) = match &node.value {
             Value::Scalar { text, .. } => (text.clone(), node.span, Node::null(node.span)),
             Value::Map(entries) if entries.len() == 1 => {
@@ -271,6 +288,13 @@ impl Reader<'_> {
         let (common, rest) = self.nested(&word, None, |reader| common(&options, reader.cx))?;
         let kind = self.nested(&word, None, |reader| reader.kind(&word, &rest))?;
         let Common { name, from, share, trainable } = common;
+        let shares = matches!(&kind, Kind::Layer(layer) if layer.has_parameters());
+        if share.is_some() && !shares {
+            self.cx
+                .error(span, format!("`share` on `{word}`, which has no parameters of its own"))
+                .help("give `share` to the layers whose parameters are to be shared");
+            return None;
+        }
         Some(Item { word, name, from, share, trainable, span, path, kind })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::conv2d::{Conv2d, Padding};
 use super::cx::{Leaves, batch_shape};
-use super::language::{Item, Kind, Merge, Shortcut};
+use super::language::{Item, Kind, MOST_ITEMS, Merge, Shortcut};
 use super::{Layer, LayerCx, LayerError, Loss, Mode, Model, Registry, batch_norm};
 use crate::config::decode::all_defaults;
 use crate::config::source::Span;
@@ -335,6 +335,9 @@ impl Builder<'_> {
         input: Source,
         trainable: bool,
     ) -> Result<Source, BuildError> {
+        if self.rows.len() >= MOST_ITEMS {
+            return Err(error(item, format!("the model has more than {MOST_ITEMS} layers"), None));
+        }
         let owner = match &item.share {
             Some(name) => self.shared(item, name)?,
             None => path.to_owned(),

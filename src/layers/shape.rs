@@ -38,7 +38,8 @@ impl Layer for Reshape {
         let dims = cx.graph.shape(x).dims();
         let (batch, elements): (usize, usize) = (dims[0], dims[1..].iter().product());
         let inferred = self.shape.iter().filter(|d| **d == -1).count();
-        let known: usize = self.shape.iter().filter(|d| **d > 0).map(|d| *d as usize).product();
+        let positive = self.shape.iter().filter(|d| **d > 0);
+        let known = positive.fold(1_usize, |n, d| n.saturating_mul(*d as usize));
         let fits = match inferred {
             0 => known == elements,
             1 => known > 0 && elements % known == 0,

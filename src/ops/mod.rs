@@ -178,6 +178,8 @@ pub enum Domain {
     AwayFromZero,
     /// A shuffled arithmetic progression, no two equal: for maxima.
     Distinct,
+    /// Normal, with a NaN, both infinities and zeros among them.
+    Special,
     /// Integers from 0 up to this bound (not included).
     Index(i32),
     /// Integers from 0 up to the bound, every third one replaced by the second number (an ignored

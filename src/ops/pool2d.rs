@@ -72,7 +72,9 @@ impl Plane {
         let mut best = None;
         for y in self.window(0, oy) {
             for at in self.window(1, ox).map(|c| y * self.input[1] + c) {
-                if best.is_none_or(|b: usize| x[at] > x[b]) {
+                // A NaN is the largest, as in PyTorch.
+                let is_nan = |at: usize| x[at].to_f64().is_nan();
+                if best.is_none_or(|b| x[at] > x[b] || (is_nan(at) && !is_nan(b))) {
                     best = Some(at);
                 }
             }

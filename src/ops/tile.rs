@@ -4,8 +4,7 @@
 use super::{GpuLimits, Kernel};
 
 /// What a workgroup of 256 threads computes: `rows × cols` elements of C, `depth` terms of the sums
-/// at a time; each thread `row_quads × col_quads` blocks of 4×4, `slices` threads taking turns at
-/// the terms of one block.
+/// at a time; each thread a block of 4×4, `slices` threads taking turns at the terms of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tile {
     /// Rows of C.
@@ -14,10 +13,6 @@ pub struct Tile {
     pub cols: usize,
     /// Terms of the sums in workgroup memory at once.
     pub depth: usize,
-    /// Blocks of a thread along the rows.
-    pub row_quads: usize,
-    /// Blocks of a thread along the columns.
-    pub col_quads: usize,
     /// Threads that share a block.
     pub slices: usize,
     /// Multiply-adds in the same time as the largest tile, as measured where there is enough work
@@ -25,13 +20,12 @@ pub struct Tile {
     pub speed: f64,
 }
 
-/// The tiles: a larger one reads less for each multiply-add, a smaller one gives more workgroups.
-pub const TILES: [Tile; 5] = [
-    Tile { rows: 128, cols: 128, depth: 8, row_quads: 2, col_quads: 2, slices: 1, speed: 1.0 },
-    Tile { rows: 128, cols: 64, depth: 8, row_quads: 2, col_quads: 1, slices: 1, speed: 0.9 },
-    Tile { rows: 64, cols: 128, depth: 8, row_quads: 1, col_quads: 2, slices: 1, speed: 0.9 },
-    Tile { rows: 64, cols: 64, depth: 16, row_quads: 1, col_quads: 1, slices: 1, speed: 0.75 },
-    Tile { rows: 32, cols: 32, depth: 32, row_quads: 1, col_quads: 1, slices: 4, speed: 0.45 },
+/// The tiles: the first is the fastest where there is enough work for all, the second gives more
+/// workgroups. Larger ones were slower on every shape of benches/tiles.rs: they leave too few
+/// threads on a core to hide the latency of memory.
+pub const TILES: [Tile; 2] = [
+    Tile { rows: 64, cols: 64, depth: 16, slices: 1, speed: 1.0 },
+    Tile { rows: 32, cols: 32, depth: 32, slices: 4, speed: 0.6 },
 ];
 
 /// A product as the choice sees it: `layers` matrices of `m × n` with sums of `k` terms.
@@ -57,13 +51,15 @@ pub struct Choice {
 }
 
 /// Workgroups that fill a card.
-const FULL: f64 = 256.0;
+const FULL: f64 = 384.0;
 /// Fewest terms that are worth a part.
-const MIN_TERMS: usize = 128;
+const MIN_TERMS: usize = 64;
 /// Most parts.
 const MAX_PARTS: usize = 64;
-/// What adding the parts costs, in multiply-adds of one workgroup: a dispatch.
-const FINISH: f64 = 350_000.0;
+/// What a second dispatch costs, in multiply-adds of one workgroup.
+const FINISH: f64 = 400_000.0;
+/// What an element of a part costs, written and read again.
+const PART: f64 = 0.2;
 
 /// The cheapest tile and split for a product: the multiply-adds that the busiest part of the card
 /// has to do, by the tile's speed.
@@ -87,8 +83,12 @@ impl Choice {
         let tiles = problem.layers * problem.m.div_ceil(rows) * problem.n.div_ceil(cols);
         let terms = problem.k.div_ceil(self.parts) as f64;
         let busy = ((tiles * self.parts) as f64 / FULL).max(1.0);
-        let finish = if self.parts > 1 { FINISH } else { 0.0 };
-        terms * (rows * cols) as f64 / speed * busy + finish
+        // The last workgroups leave a part of the card idle.
+        let waves = busy + 0.5;
+        let outputs = problem.layers * problem.m * problem.n;
+        let finish =
+            if self.parts > 1 { FINISH + PART * (self.parts * outputs) as f64 } else { 0.0 };
+        terms * (rows * cols) as f64 / speed * waves + finish
     }
 }
 
@@ -96,14 +96,12 @@ impl Tile {
     /// Sets the tile's constants in a kernel; `along_terms` says for A and B whether their quads
     /// lie along the terms of the sums.
     pub fn specialise(&self, kernel: Kernel, along_terms: [bool; 2]) -> Kernel {
-        let slice = self.rows * self.cols / (16 * self.row_quads * self.col_quads);
+        let slice = self.rows * self.cols / 16;
         let sums = if self.slices > 1 { slice * 4 } else { 1 };
         [
             ("ROWS", self.rows),
             ("COLS", self.cols),
             ("DEPTH", self.depth),
-            ("ROW_QUADS", self.row_quads),
-            ("COL_QUADS", self.col_quads),
             ("SLICES", self.slices),
             ("STEPS", self.depth / self.slices),
             ("SUMS", sums),
@@ -124,11 +122,11 @@ mod tests {
     fn every_tile_is_the_choice_for_some_case() {
         let chosen = |m, n, k| choose(&Problem { layers: 1, m, n, k }, &GpuLimits::FLOOR);
         let sides = |c: Choice| (c.tile.rows, c.tile.cols);
-        assert_eq!(sides(chosen(2057, 2050, 5)), (128, 128));
-        assert_eq!(sides(chosen(1545, 1538, 9)), (128, 64));
-        assert_eq!(sides(chosen(60, 33_000, 5)), (64, 128));
-        assert_eq!(sides(chosen(1031, 1026, 9)), (64, 64));
+        assert_eq!(sides(chosen(1285, 1283, 9)), (64, 64));
+        assert_eq!(sides(chosen(1284, 1280, 8)), (64, 64));
         assert_eq!(sides(chosen(36, 40, 9)), (32, 32));
-        assert!(chosen(260, 264, 2048).parts > 1);
+        let split = chosen(260, 264, 2048);
+        assert!(split.parts > 1 && sides(split) == (64, 64), "{split:?}");
+        assert!(chosen(10, 31, 600).parts > 1);
     }
 }

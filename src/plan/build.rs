@@ -141,9 +141,9 @@ impl Builder<'_> {
         self.request.params
     }
 
-    /// Elements of the gradient page: parameters, then statistics.
+    /// Elements of the gradient page: trained parameters, then statistics.
     fn grad_elements(&self) -> usize {
-        self.params().elements + self.stats.next_multiple_of((ALIGN / 4) as usize)
+        self.params().trained + self.stats.next_multiple_of((ALIGN / 4) as usize)
     }
 
     fn micro(&mut self, forward: &Forward) -> Result<ProgramId, PlanError> {
@@ -152,6 +152,9 @@ impl Builder<'_> {
         let leaves = param_leaves(&graph);
         let trained: Vec<usize> =
             (0..layout.params.len()).filter(|i| self.request.trained[*i]).collect();
+        if trained.is_empty() {
+            return Err(PlanError::NothingToTrain);
+        }
         let mut wrt = Vec::new();
         for index in &trained {
             let name = &layout.params[*index].spec.name;
@@ -169,7 +172,7 @@ impl Builder<'_> {
             .map(|(index, value)| (value, layout.params[*index].slot(Page::Grads)))
             .collect();
         let stats = self.stats_value(&mut graph, forward)?;
-        let offset = layout.elements as u64 * 4;
+        let offset = layout.trained as u64 * 4;
         pins.push((stats, Slot { page: Page::Grads, offset, bytes: graph.ty(stats).bytes() }));
         self.program(graph, pins, &forward.inputs, &[], &forward.state_updates)
     }
@@ -283,7 +286,7 @@ impl Builder<'_> {
 
     fn update(&mut self, update: &Update) -> Result<(), PlanError> {
         let mut graph = Graph::new();
-        let elements = self.params().elements;
+        let elements = self.params().trained;
         let total = self.grad_elements();
         let region = |graph: &mut Graph, page, offset, len| {
             graph.leaf(Leaf::Page { page, offset }, TensorType::f32([len]))
@@ -319,7 +322,7 @@ impl Builder<'_> {
     /// `(first element, elements, decayed)` of each range that one dispatch updates: the two decay
     /// groups, or one where they are treated alike, cut where a binding would be too long.
     fn ranges(&self, update: &Update) -> Vec<(usize, usize, bool)> {
-        let (decayed, elements) = (self.params().decayed, self.params().elements);
+        let (decayed, elements) = (self.params().decayed, self.params().trained);
         let groups = if update.decay_all || !update.rule.decays() {
             vec![(0, elements, true)]
         } else {
@@ -342,6 +345,7 @@ impl Builder<'_> {
 
     fn finish(self) -> Result<Plan, PlanError> {
         let page = self.params().elements as u64 * 4;
+        let moments = self.params().trained as u64 * 4;
         let grads = self.grad_elements() as u64 * 4;
         let mut pages = vec![(Page::Params, page)];
         if let Some(update) = &self.request.update {
@@ -349,7 +353,7 @@ impl Builder<'_> {
             if update.accumulate > 1 {
                 pages.push((Page::Accum, grads));
             }
-            pages.extend((0..update.rule.moments()).map(|i| (Page::Moment(i as u8), page)));
+            pages.extend((0..update.rule.moments()).map(|i| (Page::Moment(i as u8), moments)));
         }
         pages.push((Page::State, self.request.states.elements as u64 * 4));
         pages.push((Page::Batch, self.batch));

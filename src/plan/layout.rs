@@ -57,33 +57,40 @@ impl Placed {
     }
 }
 
-/// The flat order: decayed parameters first, then the others, each group in the order of
-/// declaration; every parameter starts at a multiple of [`ALIGN`] bytes and gaps hold zeros.
+/// The flat order: decayed parameters first, then the other trained ones, then the frozen ones, each
+/// group in the order of declaration; every parameter starts at a multiple of [`ALIGN`] bytes and gaps hold zeros.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     /// Parameters by their index in the declaration.
     pub params: Vec<Placed>,
     /// Elements of the decayed group, gaps included.
     pub decayed: usize,
+    /// Elements of both trained groups, gaps included: the length of gradients and moments.
+    pub trained: usize,
     /// Elements in all, gaps included.
     pub elements: usize,
 }
 
 impl Layout {
-    /// Places parameters.
-    pub fn new(specs: Vec<ParamSpec>) -> Self {
+    /// Places parameters, of which those with `trained` set (or absent) are trained.
+    pub fn new(specs: Vec<ParamSpec>, trained: &[bool]) -> Self {
         let mut layout = Layout {
             params: specs.into_iter().map(|spec| Placed { spec, offset: 0 }).collect(),
             ..Layout::default()
         };
-        for decay in [true, false] {
-            for placed in layout.params.iter_mut().filter(|p| p.spec.decay == decay) {
-                placed.offset = layout.elements;
-                let unit = (ALIGN / 4) as usize;
-                layout.elements += placed.spec.shape.elements().next_multiple_of(unit);
+        let unit = (ALIGN / 4) as usize;
+        let is_trained = |index: usize| trained.get(index).copied().unwrap_or(true);
+        for group in [(true, true), (true, false), (false, true), (false, false)] {
+            for (index, placed) in layout.params.iter_mut().enumerate() {
+                if (is_trained(index), placed.spec.decay) == group {
+                    placed.offset = layout.elements;
+                    layout.elements += placed.spec.shape.elements().next_multiple_of(unit);
+                }
             }
-            if decay {
-                layout.decayed = layout.elements;
+            match group {
+                (true, true) => layout.decayed = layout.elements,
+                (true, false) => layout.trained = layout.elements,
+                _ => {}
             }
         }
         layout

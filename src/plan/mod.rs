@@ -151,6 +151,9 @@ pub enum PlanError {
         /// Where it stopped.
         reason: String,
     },
+    /// A model without trained parameters.
+    #[error("the model has nothing to train: it has no parameters, or all have `trainable: false`")]
+    NothingToTrain,
     /// A gradient that does not fit together.
     #[error(transparent)]
     Gradient(GradError),

@@ -144,8 +144,8 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
     let (rows, stats) =
         first.map(|b| (std::mem::take(&mut b.rows), b.stats.clone())).unwrap_or_default();
     let (rule, decay_all) = optimizer::rule(&spec.config.optimizer);
-    let params = Layout::new(registry.params);
-    let states = Layout::new(registry.states);
+    let params = Layout::new(registry.params, &registry.trained);
+    let states = Layout::new(registry.states, &[]);
     let settings = &spec.config.train;
     let update = (!train.is_empty()).then(|| Update {
         rule: rule.clone(),

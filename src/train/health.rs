@@ -32,7 +32,7 @@ pub fn first_bad(
     compiled: &Compiled,
     runs: &[Run<'_>],
 ) -> Result<Option<FirstBad>, DeviceError> {
-    for run in runs {
+    for run in runs.iter().filter(|run| !run.inputs.is_empty()) {
         if let Some(found) = bad_input(compiled, run) {
             return Ok(Some(found));
         }

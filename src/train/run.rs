@@ -35,6 +35,12 @@ pub enum TrainError {
     /// A checkpoint cannot be written or read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// An evaluation is not finite.
+    #[error("{metric} is not finite")]
+    NotFiniteMetric {
+        /// Such as `valid/loss`.
+        metric: String,
+    },
     /// A loss or gradient is not finite.
     #[error("step {step}: {what} not finite{}; samples {samples}; checkpoints up to step {good} are untouched",
         .first.as_ref().map_or(String::new(), |f| format!(": first in {} (`{}`, {} of {} elements)", f.layer, f.op, f.bad, f.of)))]
@@ -95,6 +101,8 @@ pub struct Trainer<'a> {
     pub last_step: u64,
     /// Steps that the schedule spans.
     pub total_steps: u64,
+    /// SHA-256 of the training data.
+    pub digest: String,
 }
 
 impl Trainer<'_> {
@@ -115,6 +123,15 @@ impl Trainer<'_> {
             early: false,
             checkpoint: None,
         };
+        if self.config.checkpoint.keep_best.is_none() {
+            self.state.best = None;
+        }
+        if let Some(rule) = &self.config.early_stop
+            && watch::is_over(&self.state.early_stop, rule)
+        {
+            outcome.early = true;
+            return Ok(outcome);
+        }
         let mut clock = Instant::now();
         for step in first..=self.last_step {
             let batch = loader.next_step()?;
@@ -210,7 +227,8 @@ impl Trainer<'_> {
         let Some(batch) = at.map(|at| pending.remove(at)) else { return Ok(()) };
         let [_, norm, bad, weight] = report.values[..REPORT_HEAD] else { return Ok(()) };
         let stats = &report.values[REPORT_HEAD..];
-        let loss = stats[LOSS] / stats[WEIGHT];
+        // A window without any target that counts has no loss and updates nothing.
+        let loss = if stats[WEIGHT] == 0.0 { 0.0 } else { stats[LOSS] / stats[WEIGHT] };
         let step = report.tag;
         if bad > 0.0 || health::is_bad(loss) {
             return Err(self.not_finite(&batch, bad, loss)?);
@@ -319,6 +337,7 @@ impl Trainer<'_> {
             cursor: next.cursor,
             seed: self.config.seed,
             samples: self.train.len() as u64,
+            data: self.digest.clone(),
             ..self.state.clone()
         };
         let executor = self.executor.as_mut();
@@ -361,5 +380,9 @@ pub fn evaluate_set(
     for report in executor.reports(true)? {
         sums.add(&report.values[..compiled.stats.len()]);
     }
-    Ok(sums.metrics(name, accuracy))
+    let metrics = sums.metrics(name, accuracy);
+    match metrics.iter().find(|(_, value)| !value.is_finite()) {
+        Some((metric, _)) => Err(TrainError::NotFiniteMetric { metric: metric.clone() }),
+        None => Ok(metrics),
+    }
 }

@@ -63,15 +63,37 @@ impl Start {
 pub struct RunDir {
     path: PathBuf,
     metrics: BufWriter<File>,
+    /// Held while this process trains; the system lets go of it however the process ends.
+    _lock: File,
 }
 
 const CONFIG: &str = "config.yaml";
 const INFO: &str = "run.json";
 const METRICS: &str = "metrics.jsonl";
+const LOCK: &str = ".lock";
+
+/// Locks a run's folder for this process, and clears away what killed ones have left half written.
+fn lock(path: &Path) -> Result<File, CheckpointError> {
+    let file = path.join(LOCK);
+    let lock = File::create(&file).map_err(CheckpointError::io("create", &file))?;
+    if lock.try_lock().is_err() {
+        let reason = "another process is training in it".to_owned();
+        return Err(CheckpointError::Mismatch { path: path.to_owned(), reason });
+    }
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(".writing-") || name.starts_with(".removing-") {
+            let left = entry.path();
+            fs::remove_dir_all(&left).map_err(CheckpointError::io("remove", &left))?;
+        }
+    }
+    Ok(lock)
+}
 
 /// Whether a folder holds a run.
 pub fn holds_run(path: &Path) -> bool {
-    path.join(CONFIG).exists() || path.join(INFO).exists() || !checkpoint::by_age(path).is_empty()
+    path.join(INFO).exists() || !checkpoint::by_age(path).is_empty()
 }
 
 /// The error of a folder that holds a run where a new one was to begin.
@@ -90,21 +112,11 @@ pub fn fresh(parent: &Path, name: &str) -> PathBuf {
         .unwrap_or_else(|| parent.join(name))
 }
 
-/// The newest run in `parent` whose folder is called `name` or `name-N`, by its checkpoints' age.
+/// The newest run of this name in `parent`, by its records' age.
 pub fn newest(parent: &Path, name: &str) -> Option<PathBuf> {
-    let ours = |path: &PathBuf| {
-        let found = path
-            .file_name()
-            .and_then(|n| n.to_str())
-            .and_then(|n| n.strip_prefix(name))
-            .map(str::to_owned);
-        found.is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok())
-        })
-    };
+    let ours = |path: &PathBuf| RunDir::info(path).is_ok_and(|info| info.name == name);
     let entries = fs::read_dir(parent).ok()?;
-    let mut runs: Vec<PathBuf> =
-        entries.flatten().map(|e| e.path()).filter(|p| ours(p) && holds_run(p)).collect();
+    let mut runs: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(ours).collect();
     runs.sort_by_key(|path| fs::metadata(path.join(METRICS)).and_then(|m| m.modified()).ok());
     runs.pop()
 }
@@ -113,15 +125,17 @@ impl RunDir {
     /// Creates the folder of a new run.
     ///
     /// # Errors
-    /// When it holds a run already or cannot be written.
+    /// When it holds a run already, another process trains in it, or it cannot be written.
     pub fn create(path: &Path, config: &str, info: &RunInfo) -> Result<Self, CheckpointError> {
+        fs::create_dir_all(path).map_err(CheckpointError::io("create", path))?;
+        let lock = lock(path)?;
         if holds_run(path) {
             return Err(taken(path));
         }
-        fs::create_dir_all(path).map_err(CheckpointError::io("create", path))?;
         write_whole(path, CONFIG, config.as_bytes())?;
+        // Last: a folder without it holds no run, whatever else a killed process left there.
         write_info(path, info)?;
-        Self::open(path)
+        Self::open(path, lock)
     }
 
     /// Opens the folder of a run to continue it from `step`: metrics of later steps are dropped,
@@ -130,6 +144,7 @@ impl RunDir {
     /// # Errors
     /// When it cannot be read or written.
     pub fn resume(path: &Path, step: u64, start: Start) -> Result<Self, CheckpointError> {
+        let lock = lock(path)?;
         let mut info = Self::info(path)?;
         info.starts.push(start);
         write_info(path, &info)?;
@@ -139,17 +154,17 @@ impl RunDir {
             Err(_) => String::new(),
         };
         write_whole(path, METRICS, kept.as_bytes())?;
-        Self::open(path)
+        Self::open(path, lock)
     }
 
-    fn open(path: &Path) -> Result<Self, CheckpointError> {
+    fn open(path: &Path, lock: File) -> Result<Self, CheckpointError> {
         let file = path.join(METRICS);
         let metrics = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&file)
             .map_err(CheckpointError::io("open", &file))?;
-        Ok(RunDir { path: path.to_owned(), metrics: BufWriter::new(metrics) })
+        Ok(RunDir { path: path.to_owned(), metrics: BufWriter::new(metrics), _lock: lock })
     }
 
     /// Its run.json.

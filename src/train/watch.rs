@@ -17,7 +17,9 @@ pub fn value(metrics: &Metrics, name: &str) -> Option<f64> {
 /// earlier checkpoint stays.
 pub fn update_best(best: &mut Option<Best>, rule: &KeepBest, metrics: &Metrics, step: u64) -> bool {
     let Some(new) = value(metrics, &rule.metric) else { return false };
-    let better = best.as_ref().is_none_or(|old| improves(rule.mode(), new, old.value, 0.0));
+    // A value of another metric, from before the rule was changed, does not count.
+    let known = best.as_ref().filter(|old| old.metric == rule.metric);
+    let better = known.is_none_or(|old| improves(rule.mode(), new, old.value, 0.0));
     if better {
         *best = Some(Best { metric: rule.metric.clone(), value: new, step });
     }
@@ -31,6 +33,11 @@ pub fn update_waiting(waiting: &mut Option<Waiting>, rule: &EarlyStop, metrics: 
         Some(old) if !improves(rule.mode(), new, old.best, rule.min_delta) => old.since += 1,
         _ => *waiting = Some(Waiting { best: new, since: 0 }),
     }
+    is_over(waiting, rule)
+}
+
+/// Whether early stopping has ended the run.
+pub fn is_over(waiting: &Option<Waiting>, rule: &EarlyStop) -> bool {
     waiting.as_ref().is_some_and(|w| w.since >= rule.patience as u64)
 }
 

@@ -39,6 +39,7 @@ pub(super) fn open(options: &Cifar10, normalize: Option<&Normalize>) -> Result<C
             classes: NAMES.len(),
             names: NAMES.map(String::from).to_vec(),
         },
+        columns: Vec::new(),
         samples: Samples::Images {
             pixels,
             channels: channels(SHAPE[0], options.scale, normalize)?,

@@ -28,15 +28,30 @@ pub(super) fn open(options: &Csv, like: Option<&Content>) -> Result<Content, Dat
     let Some(first) = records.first() else {
         return Err(DataError::content(path, "there are no rows"));
     };
+    let twice = |i: &usize| header.iter().take(*i).any(|h| h == &header[*i]);
+    if let Some(twice) = (1..header.len()).find(twice) {
+        let reason = format!("two columns are called `{}`", &header[twice]);
+        return Err(DataError::content(path, reason));
+    }
     let find = |column: &Column| find(column, &header, first.len(), path);
     let target = find(&options.target)?;
+    // A held-out table has the training table's columns, in its order.
+    let like_columns = like.map(|content| content.columns.as_slice()).unwrap_or_default();
     let features = match &options.features {
         Some(columns) => columns.iter().map(find).collect::<Result<Vec<usize>, _>>()?,
+        None if options.header && !like_columns.is_empty() => {
+            let named = |name: &String| find(&Column::Name(name.clone()));
+            like_columns.iter().map(named).collect::<Result<Vec<usize>, _>>()?
+        }
         None => (0..first.len()).filter(|column| *column != target).collect(),
     };
     if features.is_empty() {
-        return Err(DataError::content(path, "there is no column but the target"));
+        return Err(DataError::content(path, "there are no feature columns"));
     }
+    if features.contains(&target) {
+        return Err(DataError::content(path, "the target is among the features"));
+    }
+    let columns = features.iter().filter_map(|at| header.get(*at)).map(str::to_owned).collect();
     let table = Table { path, header: &header };
     let mut values = Vec::with_capacity(records.len() * features.len());
     for record in &records {
@@ -57,12 +72,15 @@ pub(super) fn open(options: &Csv, like: Option<&Content>) -> Result<Content, Dat
                 Some(Task::Classification { names, .. }) => names.clone(),
                 _ => class_names(&words),
             };
+            if names.len() < 2 {
+                return Err(DataError::content(path, "the target has only one class"));
+            }
             let classes = classes(&words, &names, path, &records)?;
             let task = Task::Classification { classes: names.len(), names };
             (spec("target", TensorType::i32([])), Targets::Classes(classes), task)
         }
     };
-    Ok(Content { inputs, target, task, samples: Samples::Rows { values, targets } })
+    Ok(Content { inputs, target, task, columns, samples: Samples::Rows { values, targets } })
 }
 
 fn find(

@@ -42,6 +42,7 @@ pub(super) fn open(options: &Idx, normalize: Option<&Normalize>) -> Result<Conte
         inputs: vec![spec("image", TensorType::f32(shape))],
         target: spec("label", TensorType::i32([])),
         task: Task::Classification { classes, names: number_names(classes) },
+        columns: Vec::new(),
         samples: Samples::Images {
             pixels,
             channels: channels(shape[0], options.scale, normalize)?,
@@ -75,7 +76,7 @@ fn bytes(path: &Path) -> Result<(Vec<usize>, Vec<u8>), DataError> {
         .chunks_exact(4)
         .map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]) as usize)
         .collect();
-    let wanted: usize = dims.iter().product();
+    let wanted = dims.iter().fold(1_usize, |n, d| n.saturating_mul(*d));
     if elements.len() != wanted {
         return Err(DataError::content(
             path,

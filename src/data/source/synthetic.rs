@@ -48,6 +48,7 @@ pub(super) fn open(
             inputs: vec![spec("features", TensorType::f32(shape.clone()))],
             target: spec("label", TensorType::i32([])),
             task: Task::Classification { classes, names: number_names(classes) },
+            columns: Vec::new(),
             samples: clouds(options, &shape, classes, normalize),
         },
         SyntheticKind::Regression => {
@@ -56,6 +57,7 @@ pub(super) fn open(
                 inputs: vec![spec("features", TensorType::f32(shape.clone()))],
                 target: spec("target", TensorType::f32([outputs])),
                 task: Task::Regression,
+                columns: Vec::new(),
                 samples: function(options, &shape, outputs),
             }
         }
@@ -63,6 +65,7 @@ pub(super) fn open(
             inputs: vec![spec("tokens", TensorType::i32(shape.clone()))],
             target: spec("next tokens", TensorType::i32(shape.clone())),
             task: Task::NextToken { vocab: classes },
+            columns: Vec::new(),
             samples: rule(options, shape.elements(), classes),
         },
     })

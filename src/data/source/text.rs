@@ -29,6 +29,7 @@ pub(super) fn open(options: &Text, like: Option<&Content>) -> Result<Content, Da
         inputs: vec![spec("tokens", TensorType::i32([options.context]))],
         target: spec("next tokens", TensorType::i32([options.context])),
         task: Task::NextToken { vocab: vocabulary.len() },
+        columns: Vec::new(),
         samples: Samples::Tokens { tokens, context: options.context, vocabulary },
     })
 }

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use wgpu::{
     Buffer, BufferBinding, BufferDescriptor, BufferUsages, CommandEncoder, ComputePipeline,
-    MapMode, PollType, SubmissionIndex,
+    MapMode, PollType,
 };
 
+use super::Options;
 use super::adapter::{Failure, GpuDevice};
 use super::build::{Builder, Command, Recorded};
 use super::rings::Mappable;
-use super::sizes::{CANARY_BYTES, READBACKS, RUNS, STAGINGS, Sizes};
-use super::{Fault, Options};
-use crate::device::{DeviceError, DeviceInfo, Executor, Globals, Report, Run, Usage};
+use super::sizes::{CANARY_BYTES, RUNS, Sizes};
+use super::submit::Open;
+use crate::device::{DeviceError, DeviceInfo, Executor, Report, Run, Usage};
 use crate::graph::TensorType;
 use crate::ops::{Kernel, Launch};
 use crate::plan::{ALIGN, Page, Plan, Slot};
@@ -37,27 +38,30 @@ struct Pending {
 
 /// Runs plans on a GPU.
 pub struct GpuExecutor {
-    gpu: GpuDevice,
-    plan: Plan,
-    pages: HashMap<Page, Buffer>,
-    programs: Vec<Vec<Recorded>>,
-    pipelines: Vec<ComputePipeline>,
-    canary: Command,
-    canary_cells: Buffer,
-    globals: Buffer,
-    stagings: Vec<Mappable>,
-    next_staging: usize,
-    readbacks: Vec<Mappable>,
-    free_readbacks: VecDeque<usize>,
-    transfer: Mappable,
+    pub(super) gpu: GpuDevice,
+    pub(super) plan: Plan,
+    pub(super) pages: HashMap<Page, Buffer>,
+    pub(super) programs: Vec<Vec<Recorded>>,
+    pub(super) pipelines: Vec<ComputePipeline>,
+    pub(super) canary: Command,
+    pub(super) canary_cells: Buffer,
+    pub(super) globals: Buffer,
+    pub(super) stagings: Vec<Mappable>,
+    pub(super) next_staging: usize,
+    pub(super) open: Option<Open>,
+    pub(super) readbacks: Vec<Mappable>,
+    pub(super) free_readbacks: VecDeque<usize>,
+    pub(super) transfer: Mappable,
     pending: VecDeque<Pending>,
-    done: Vec<Report>,
-    sizes: Sizes,
-    options: Options,
-    budget: u64,
-    serial: u64,
-    reported: u64,
-    allocations: u64,
+    pub(super) done: Vec<Report>,
+    pub(super) sizes: Sizes,
+    pub(super) options: Options,
+    pub(super) budget: u64,
+    /// Steps that share a submission.
+    pub(super) together: usize,
+    pub(super) serial: u64,
+    pub(super) reported: u64,
+    pub(super) allocations: u64,
 }
 
 /// Buffers, counted as they are made.
@@ -105,10 +109,10 @@ impl GpuExecutor {
         let canary_cells = alloc.buffer("canary", CANARY_BYTES, storage, false);
         let write = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        let stagings = (0..STAGINGS)
+        let stagings = (0..sizes.stagings)
             .map(|_| Mappable::new(alloc.buffer("staging", sizes.staging, write, true), true))
             .collect();
-        let readbacks = (0..READBACKS)
+        let readbacks = (0..sizes.stagings + 1)
             .map(|_| Mappable::new(alloc.buffer("readback", sizes.readback, read, false), false))
             .collect();
         let transfer = Mappable::new(alloc.buffer("transfer", sizes.transfer, read, false), false);
@@ -141,12 +145,15 @@ impl GpuExecutor {
             globals,
             stagings,
             next_staging: 0,
+            open: None,
             readbacks,
-            free_readbacks: (0..READBACKS).collect(),
+            free_readbacks: (0..sizes.stagings + 1).collect(),
             transfer,
             pending: VecDeque::new(),
             done: Vec::new(),
             sizes,
+            // A fault hits one submission, so then each has its own.
+            together: if options.fault.is_some() { 1 } else { sizes.together },
             options,
             budget,
             serial: 0,
@@ -170,12 +177,12 @@ impl GpuExecutor {
         }
     }
 
-    fn failed(&self, reason: impl Into<String>) -> DeviceError {
+    pub(super) fn failed(&self, reason: impl Into<String>) -> DeviceError {
         DeviceError::Failed { submission: self.serial, reason: reason.into() }
     }
 
     /// What the device's callbacks have told.
-    fn check(&self) -> Result<(), DeviceError> {
+    pub(super) fn check(&self) -> Result<(), DeviceError> {
         self.failure().get().map_or(Ok(()), |reason| Err(self.failed(reason)))
     }
 
@@ -185,7 +192,7 @@ impl GpuExecutor {
 
     /// Waits until a buffer is mapped: for the submission that uses it and no longer, and for a
     /// bounded time.
-    fn wait(&self, what: &str, buffer: &Mappable) -> Result<(), DeviceError> {
+    pub(super) fn wait(&self, what: &str, buffer: &Mappable) -> Result<(), DeviceError> {
         let begin = Instant::now();
         while !buffer.is_mapped() {
             self.check()?;
@@ -208,137 +215,8 @@ impl GpuExecutor {
         self.check()
     }
 
-    /// A mapped staging buffer, the oldest of the ring.
-    fn staging(&mut self) -> Result<usize, DeviceError> {
-        let index = self.next_staging;
-        self.next_staging = (index + 1) % STAGINGS;
-        self.wait("an upload buffer", &self.stagings[index])?;
-        Ok(index)
-    }
-
-    /// Records the uploads of a group of programs, of which at most one has inputs.
-    fn upload(
-        &mut self,
-        encoder: &mut CommandEncoder,
-        runs: &[Run<'_>],
-    ) -> Result<usize, DeviceError> {
-        let index = self.staging()?;
-        let batch = self.plan.page_bytes(Page::Batch);
-        let mapped = self.stagings[index].buffer.get_mapped_range_mut(..);
-        let mut view = mapped.map_err(|error| self.failed(error.to_string()))?;
-        for (place, run) in runs.iter().enumerate() {
-            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs)
-            {
-                let at = slot.offset as usize;
-                view.slice(at..at + bytes.len()).copy_from_slice(bytes);
-            }
-            let at = batch as usize + place * ALIGN as usize;
-            view.slice(at..at + size_of::<Globals>())
-                .copy_from_slice(bytemuck::bytes_of(&run.globals));
-        }
-        drop(view);
-        let staging = &self.stagings[index].buffer;
-        staging.unmap();
-        for run in runs {
-            for ((slot, _), bytes) in self.plan.programs[run.program].inputs.iter().zip(&run.inputs)
-            {
-                let size = bytes.len() as u64;
-                encoder.copy_buffer_to_buffer(
-                    staging,
-                    slot.offset,
-                    &self.pages[&Page::Batch],
-                    slot.offset,
-                    size,
-                );
-            }
-        }
-        encoder.copy_buffer_to_buffer(staging, batch, &self.globals, 0, RUNS as u64 * ALIGN);
-        Ok(index)
-    }
-
     fn encoder(&self) -> CommandEncoder {
         self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
-    }
-
-    /// Records a group of programs, cut into submissions of bounded work.
-    fn group(&mut self, runs: &[Run<'_>], report: Option<usize>) -> Result<(), DeviceError> {
-        let mut encoder = self.encoder();
-        let staging = self.upload(&mut encoder, runs)?;
-        let mut work = 0;
-        for (place, run) in runs.iter().enumerate() {
-            let mut at = 0;
-            while at < self.programs[run.program].len() {
-                at = self.record(&mut encoder, run.program, at, place, &mut work);
-                if at < self.programs[run.program].len() {
-                    let full = std::mem::replace(&mut encoder, self.encoder());
-                    self.finish(full, None)?;
-                    work = 0;
-                }
-            }
-        }
-        let submission = self.finish(encoder, report)?;
-        self.stagings[staging].request(MapMode::Write, submission.clone());
-        if let Some(readback) = report {
-            self.readbacks[readback].request(MapMode::Read, submission);
-        }
-        Ok(())
-    }
-
-    /// Records steps of a program from `at` until the budget is used; returns where it stopped.
-    fn record(
-        &self,
-        encoder: &mut CommandEncoder,
-        program: usize,
-        at: usize,
-        place: usize,
-        work: &mut u64,
-    ) -> usize {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let steps = &self.programs[program];
-        for (index, step) in steps.iter().enumerate().skip(at) {
-            if *work > 0 && *work + step.flops > self.budget {
-                return index;
-            }
-            *work += step.flops;
-            step.commands.iter().for_each(|command| self.dispatch(&mut pass, command, place));
-        }
-        steps.len()
-    }
-
-    fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, command: &Command, place: usize) {
-        pass.set_pipeline(&self.pipelines[command.pipeline]);
-        pass.set_bind_group(0, &command.groups[place], &[]);
-        pass.dispatch_workgroups(command.grid[0], command.grid[1], command.grid[2]);
-    }
-
-    /// Ends a submission with its canary, and the copy of the report where one is wanted.
-    fn finish(
-        &mut self,
-        mut encoder: CommandEncoder,
-        report: Option<usize>,
-    ) -> Result<SubmissionIndex, DeviceError> {
-        self.serial += 1;
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        self.dispatch(&mut pass, &self.canary, 0);
-        drop(pass);
-        match self.options.fault {
-            Some(Fault::DropSubmission(serial)) if serial == self.serial => {
-                encoder = self.encoder()
-            }
-            Some(Fault::LoseDevice(serial)) if serial == self.serial => self.gpu.device.destroy(),
-            _ => {}
-        }
-        if let Some(readback) = report {
-            let to = &self.readbacks[readback].buffer;
-            let bytes = self.plan.page_bytes(Page::Report);
-            if bytes > 0 {
-                encoder.copy_buffer_to_buffer(&self.pages[&Page::Report], 0, to, 0, bytes);
-            }
-            encoder.copy_buffer_to_buffer(&self.canary_cells, 0, to, bytes, CANARY_BYTES);
-        }
-        let submission = self.gpu.queue.submit([encoder.finish()]);
-        self.check()?;
-        Ok(submission)
     }
 
     /// Time of one submission that runs some steps of a program `repeats` times.
@@ -378,7 +256,7 @@ impl GpuExecutor {
         let values: Vec<f32> = bytemuck::pod_collect_to_vec(report);
         let cells: Vec<u32> = bytemuck::pod_collect_to_vec(canary);
         drop(view);
-        readback.buffer.unmap();
+        readback.unmap();
         let (ended, wanted) = (u64::from(cells[0]), pending.last & u64::from(u32::MAX));
         if ended != wanted {
             let (first, last) = (pending.first, pending.last);
@@ -400,6 +278,7 @@ impl GpuExecutor {
 
     /// Waits for the oldest report.
     fn await_report(&mut self) -> Result<(), DeviceError> {
+        self.flush()?;
         let Some(pending) = self.pending.front() else { return Ok(()) };
         self.wait("a report", &self.readbacks[pending.readback])?;
         self.collect().map(|_| ())
@@ -428,11 +307,13 @@ impl Executor for GpuExecutor {
     }
 
     fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.flush()?;
         self.gpu.queue.write_buffer(&self.pages[&slot.page], slot.offset, bytes);
         self.check()
     }
 
     fn read(&mut self, slot: Slot) -> Result<Vec<u8>, DeviceError> {
+        self.flush()?;
         let mut out = Vec::with_capacity(slot.bytes as usize);
         while (out.len() as u64) < slot.bytes {
             let at = slot.offset + out.len() as u64;
@@ -455,7 +336,7 @@ impl Executor for GpuExecutor {
                 .map_err(|error| self.failed(error.to_string()))?;
             out.extend_from_slice(&view);
             drop(view);
-            self.transfer.buffer.unmap();
+            self.transfer.unmap();
         }
         Ok(out)
     }
@@ -480,6 +361,7 @@ impl Executor for GpuExecutor {
 
     fn reports(&mut self, wait: bool) -> Result<Vec<Report>, DeviceError> {
         if wait {
+            self.flush()?;
             while !self.pending.is_empty() {
                 self.await_report()?;
             }
@@ -522,10 +404,8 @@ impl Executor for GpuExecutor {
         look: &mut dyn FnMut(usize, usize, &TensorType, &[f32]) -> bool,
     ) -> Result<(), DeviceError> {
         self.reports(true)?;
-        let mut encoder = self.encoder();
-        let staging = self.upload(&mut encoder, std::slice::from_ref(run))?;
-        let submission = self.gpu.queue.submit([encoder.finish()]);
-        self.stagings[staging].request(MapMode::Write, submission);
+        self.upload(std::slice::from_ref(run))?;
+        self.flush()?;
         for index in 0..self.programs[run.program].len() {
             let mut encoder = self.encoder();
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
@@ -548,10 +428,8 @@ impl Executor for GpuExecutor {
 
     fn time_steps(&mut self, run: &Run<'_>, repeats: u32) -> Result<Vec<Duration>, DeviceError> {
         self.reports(true)?;
-        let mut encoder = self.encoder();
-        let staging = self.upload(&mut encoder, std::slice::from_ref(run))?;
-        let submission = self.gpu.queue.submit([encoder.finish()]);
-        self.stagings[staging].request(MapMode::Write, submission);
+        self.upload(std::slice::from_ref(run))?;
+        self.flush()?;
         let steps = self.programs[run.program].len();
         let empty = self.time_commands(run.program, 0..0, repeats)?;
         (0..steps)

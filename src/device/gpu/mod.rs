@@ -10,6 +10,7 @@ mod executor;
 mod faults;
 mod rings;
 mod sizes;
+mod submit;
 
 pub use adapter::{AdapterSummary, GpuDevice, adapters, open};
 pub use executor::GpuExecutor;

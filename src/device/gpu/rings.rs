@@ -35,6 +35,12 @@ impl Mappable {
         });
     }
 
+    /// Unmaps the buffer for the device.
+    pub(super) fn unmap(&self) {
+        self.state.store(WAITING, Ordering::Release);
+        self.buffer.unmap();
+    }
+
     /// The submission to wait for until it is mapped.
     pub(super) fn used_by(&self) -> Option<SubmissionIndex> {
         self.used_by.clone()

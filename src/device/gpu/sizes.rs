@@ -2,12 +2,9 @@
 //! predicts, from one place.
 
 use crate::ops::{GpuCall, GpuLimits, Launch, Target};
+use crate::plan::report::program_cost;
 use crate::plan::{ALIGN, Page, Plan, Step};
 
-/// Staging buffers for batches: steps that may be on their way at once.
-pub(super) const STAGINGS: usize = 3;
-/// Readback buffers for reports.
-pub(super) const READBACKS: usize = 4;
 /// Programs in one submission: a micro-batch, its accumulation and the update.
 pub(super) const RUNS: usize = 3;
 /// Bytes of the canary's ring.
@@ -18,6 +15,10 @@ const TRANSFER_BYTES: u64 = 4 << 20;
 /// Byte sizes of the executor's own buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
+    /// Steps that share a submission.
+    pub(super) together: usize,
+    /// Staging buffers: the steps of two submissions and one more. There is a readback buffer more.
+    pub(super) stagings: usize,
     /// One staging buffer: the batch, then the globals of each program.
     pub(super) staging: u64,
     /// One readback buffer: the report, then the canary's ring.
@@ -41,7 +42,10 @@ impl Sizes {
             .map(|step| launches(step, &limits).len())
             .sum();
         let largest = plan.pages.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let together = together(plan);
         Sizes {
+            together,
+            stagings: 2 * together + 1,
             staging: plan.page_bytes(Page::Batch) + RUNS as u64 * ALIGN,
             readback: plan.page_bytes(Page::Report) + CANARY_BYTES,
             transfer: largest.min(TRANSFER_BYTES),
@@ -52,13 +56,24 @@ impl Sizes {
 
     /// Bytes of upload and readback memory.
     pub(super) fn staging_total(&self) -> u64 {
-        STAGINGS as u64 * self.staging + READBACKS as u64 * self.readback + self.transfer
+        let stagings = self.stagings as u64;
+        stagings * self.staging + (stagings + 1) * self.readback + self.transfer
     }
 
     /// Bytes of uniforms and the canary.
     pub(super) fn small_total(&self) -> u64 {
         self.dims + RUNS as u64 * ALIGN + CANARY_BYTES
     }
+}
+
+/// Steps that share a submission: several where one is short and its batch small, so that the
+/// device does not wait for the host between them.
+fn together(plan: &Plan) -> usize {
+    const SHORT: u64 = 4_000_000_000;
+    const SMALL: u64 = 1 << 20;
+    let short =
+        plan.programs.iter().all(|program| program_cost(program, &Target::Cpu).flops <= SHORT);
+    if short && plan.page_bytes(Page::Batch) <= SMALL { 4 } else { 1 }
 }
 
 /// Bytes that the executor allocates beside the plan's pages.

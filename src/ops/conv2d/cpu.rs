@@ -62,7 +62,8 @@ fn for_runs(e: &Extents, mut body: impl FnMut(usize, usize, (usize, usize), usiz
             let tap = (c * kh + i) * kw + j;
             let range = inside(e, j);
             for oy in 0..e.output[0] {
-                let Some(y) = input_row(e, oy, i) else {
+                let row = input_row(e, oy, i).filter(|_| range.0 < range.1);
+                let Some(y) = row else {
                     body(tap, oy, (0, 0), 0);
                     continue;
                 };

@@ -233,6 +233,28 @@ pub fn cases() -> Vec<Case> {
         ];
         cases.push(case(name, code, out, ins));
     }
+    // What is not a number must come out as it does on the CPU, never as a good one.
+    for (name, f) in [
+        ("tanh", Unary::Tanh),
+        ("sigmoid", Unary::Sigmoid),
+        ("erf", Unary::Erf),
+        ("exp", Unary::Exp),
+        ("abs", Unary::Abs),
+    ] {
+        let code = Code::of(|code| {
+            let x = code.input(0);
+            code.unary(f, x)
+        });
+        let ins = vec![(TensorType::f32([21]), Domain::Special)];
+        let case = case(&format!("special_{name}"), code, &[21], ins);
+        cases.push(Case { differentiable: false, ..case });
+    }
+    let relu = Code::of(|code| {
+        let (x, zero) = (code.input(0), code.constant(0.0));
+        code.binary(Binary::Max, x, zero)
+    });
+    let ins = vec![(TensorType::f32([21]), Domain::Special)];
+    cases.push(Case { differentiable: false, ..case("special_relu", relu, &[21], ins) });
     let dropped = Code::of(|code| {
         let (x, draw) = (code.input(0), code.push(Instr::Random(7)));
         let rate = code.constant(0.3);

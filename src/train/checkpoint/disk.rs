@@ -143,8 +143,11 @@ pub fn load(path: &Path) -> Result<Snapshot, CheckpointError> {
         }
     };
     let (model, optimizer, state) = (verified(MODEL)?, verified(OPTIMIZER)?, verified(STATE)?);
-    let state =
+    let state: State =
         serde_json::from_slice(&state).map_err(|e| damaged(path, format!("{STATE}: {e}")))?;
+    if super::step_of(path).is_some_and(|step| step != state.step) {
+        return Err(damaged(path, format!("it holds step {}", state.step)));
+    }
     Ok(Snapshot {
         model: decode(path, MODEL, &model)?,
         optimizer: decode(path, OPTIMIZER, &optimizer)?,

@@ -46,6 +46,8 @@ pub struct State {
     pub seed: u64,
     /// Samples in the training set: a resumed run must see the same.
     pub samples: u64,
+    /// SHA-256 of the training data, likewise.
+    pub data: String,
     /// The best value so far of the metric that `keep_best` watches.
     pub best: Option<Best>,
     /// What early stopping remembers.
