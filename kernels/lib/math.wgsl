@@ -5,6 +5,17 @@ fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
+// The larger; NaN where a is. Drivers may turn a plain comparison and choice into their own maximum,
+// which drops NaN.
+fn safe_max(a: f32, b: f32) -> f32 {
+    return select(select(a, b, a < b), a, is_nan(a));
+}
+
+// The smaller; NaN where a is.
+fn safe_min(a: f32, b: f32) -> f32 {
+    return select(select(a, b, b < a), a, is_nan(a));
+}
+
 // tanh without overflow: 1 − 2/(e^{2|x|} + 1), and the odd polynomial near zero.
 fn safe_tanh(x: f32) -> f32 {
     let a = abs(x);

@@ -51,6 +51,12 @@ fn walk(path: &str, old: &Json, new: &Json, lines: &mut Vec<String>) {
         }
         return;
     }
+    if let (Json::Array(a), Json::Array(b)) = (old, new)
+        && a.len() == b.len()
+    {
+        let pairs = a.iter().zip(b).enumerate();
+        return pairs.for_each(|(at, (a, b))| walk(&format!("{path}[{at}]"), a, b, lines));
+    }
     lines.push(format!("{path}: {} then, {} now", short(old), short(new)));
 }
 

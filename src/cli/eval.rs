@@ -102,15 +102,11 @@ fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliErro
         let folder = path.parent().map_or(PathBuf::from("."), Path::to_owned);
         return Ok((folder, path.to_owned(), checkpoint::load(path)?));
     }
-    let (from, snapshot) = if last {
-        let (from, snapshot, damaged) = checkpoint::newest_good(path)?;
-        damaged.iter().for_each(|bad| {
-            super::eprint(&format!("warning: passed over a checkpoint: {}", bad.error))
-        });
-        (from, snapshot)
-    } else {
-        checkpoint::best(path)?
-    };
+    let found = if last { checkpoint::newest_good(path) } else { checkpoint::best(path) };
+    let (from, snapshot, damaged) = found?;
+    damaged.iter().for_each(|bad| {
+        super::eprint(&format!("warning: passed over a checkpoint: {}", bad.error));
+    });
     Ok((path.to_owned(), from, snapshot))
 }
 

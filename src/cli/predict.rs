@@ -123,7 +123,8 @@ fn continue_text(args: &PredictArgs, prompt: &str) -> Result<u8, CliError> {
     let Some(vocabulary) = set.vocabulary() else {
         return Err(CliError::Usage("`--prompt` needs a model of text".into()));
     };
-    let mut tokens = vocabulary.encode(prompt)?;
+    let encoded = vocabulary.encode(prompt);
+    let mut tokens = encoded.map_err(|error| CliError::Usage(error.to_string()))?;
     if tokens.is_empty() {
         return Err(CliError::Usage("the prompt is empty".into()));
     }

@@ -1,8 +1,6 @@
 //! Tokens of a text: its characters, or bytes.
 
 use super::DataError;
-use crate::config::data::Tokenizer;
-
 /// What the tokens stand for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Vocabulary {
@@ -13,15 +11,10 @@ pub enum Vocabulary {
 }
 
 impl Vocabulary {
-    /// The vocabulary of a text.
-    pub fn of(text: &str, tokenizer: Tokenizer) -> Self {
-        match tokenizer {
-            Tokenizer::Byte => Vocabulary::Bytes,
-            Tokenizer::Char => {
-                let chars: std::collections::BTreeSet<char> = text.chars().collect();
-                Vocabulary::Chars(chars.into_iter().collect())
-            }
-        }
+    /// The characters of a text.
+    pub fn of(text: &str) -> Self {
+        let chars: std::collections::BTreeSet<char> = text.chars().collect();
+        Vocabulary::Chars(chars.into_iter().collect())
     }
 
     /// Number of tokens.

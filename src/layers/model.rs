@@ -460,11 +460,22 @@ impl Builder<'_> {
             let message = format!("cannot project {} to {}", batch_shape(from), batch_shape(to));
             return Err(error(item, message, None));
         }
-        let stride = |axis: usize| from.dims()[axis].div_ceil(to.dims()[axis]);
+        let stride = |axis: usize| {
+            let (from, to) = (from.dims()[axis], to.dims()[axis]);
+            (1..=from).find(|stride| from.div_ceil(*stride) == to)
+        };
+        let (Some(rows), Some(cols)) = (stride(2), stride(3)) else {
+            let message = format!(
+                "no stride brings {} to {}: give the layers padding that keeps or halves the size",
+                batch_shape(from),
+                batch_shape(to)
+            );
+            return Err(error(item, message, None));
+        };
         let conv = Conv2d {
             out_channels: to.dims()[1],
             kernel_size: PerAxis([1, 1]),
-            stride: PerAxis([stride(2), stride(3)]),
+            stride: PerAxis([rows, cols]),
             padding: Padding::Explicit([0, 0]),
             dilation: PerAxis([1, 1]),
             groups: 1,

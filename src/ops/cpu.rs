@@ -261,7 +261,7 @@ impl Split {
     /// Multiply-adds that are worth a piece of their own while there are few pieces.
     const PIECE: usize = 1 << 17;
     /// The same, once there are enough pieces for a small machine.
-    const BIG_PIECE: usize = 1 << 23;
+    const BIG_PIECE: usize = 1 << 26;
 
     /// Cuts the longer side of C: each piece packs its own part of the operand along that side,
     /// and all of the other, smaller one. Sizes are multiples of what the GEMM crate keeps in

@@ -126,7 +126,9 @@ pub fn exp_f32(x: f32) -> f32 {
     let clamped = if x > 89.0 { 89.0 } else { x };
     let clamped = if clamped < -104.0 { -104.0 } else { clamped };
     const MAGIC: f32 = 12_582_912.0; // 1.5·2²³: adding it rounds to the nearest integer
-    let n = (clamped * std::f32::consts::LOG2_E + MAGIC) - MAGIC;
+    let shifted = clamped * std::f32::consts::LOG2_E + MAGIC;
+    let n = shifted - MAGIC;
+    let power = (shifted.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
     let r = (clamped - n * LN2_HI) - n * LN2_LO;
     let mut p = 1.388_9e-3_f32;
     p = p * r + 8.333_5e-3;
@@ -136,27 +138,14 @@ pub fn exp_f32(x: f32) -> f32 {
     p = p * r + 1.0;
     p = p * r + 1.0;
     // 2ⁿ in two factors, so that results down to the denormals and up to 2¹²⁸ come out right.
-    let half = (n * 0.5).floor_fast();
-    let rest = n - half;
-    p * pow2(half) * pow2(rest)
+    let half = power >> 1;
+    p * pow2(half) * pow2(power.wrapping_sub(half))
 }
 
-trait FloorFast {
-    fn floor_fast(self) -> Self;
-}
-
-impl FloorFast for f32 {
-    #[inline(always)]
-    fn floor_fast(self) -> f32 {
-        const MAGIC: f32 = 12_582_912.0;
-        (self + MAGIC) - MAGIC
-    }
-}
-
+/// 2ⁿ for n in −126..=127, by its bits.
 #[inline(always)]
-fn pow2(n: f32) -> f32 {
-    let bits = ((n as i32) + 127) << 23;
-    f32::from_bits(bits as u32)
+fn pow2(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
 
 /// tanh for `f32`: an odd polynomial where |x| < 0.625 (no cancellation), and

@@ -217,8 +217,9 @@ impl RunDir {
 /// Whole lines of a metrics file up to a step; a last line cut off by a kill is dropped.
 fn kept_lines(file: File, step: u64) -> std::io::Result<String> {
     let mut kept = String::new();
-    for line in BufReader::new(file).lines() {
+    for line in BufReader::new(file).split(b'\n') {
         let line = line?;
+        let line = String::from_utf8_lossy(&line);
         let at = serde_json::from_str::<Json>(&line).ok().and_then(|json| json["step"].as_u64());
         if at.is_some_and(|at| at <= step) {
             kept.push_str(&line);

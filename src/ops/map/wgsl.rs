@@ -145,8 +145,12 @@ pub fn plain_epilogue(first: usize) -> String {
 /// The libraries that the code calls.
 fn uses(code: &Code) -> String {
     let mut text = String::new();
-    let calls = |f: &Unary| matches!(f, Unary::Tanh | Unary::Erf | Unary::Sigmoid);
-    if code.instrs.iter().any(|i| matches!(i, Instr::Unary(f, _) if calls(f))) {
+    let calls = |instr: &Instr| match instr {
+        Instr::Unary(f, _) => matches!(f, Unary::Tanh | Unary::Erf | Unary::Sigmoid),
+        Instr::Binary(f, _, _) => matches!(f, Binary::Max | Binary::Min),
+        _ => false,
+    };
+    if code.instrs.iter().any(calls) {
         text.push_str("// @use lib/math\n");
     }
     if code.is_random() {
@@ -212,9 +216,8 @@ fn binary(f: Binary, a: Reg, b: Reg) -> String {
         Binary::Sub => format!("r{a} - r{b}"),
         Binary::Mul => format!("r{a} * r{b}"),
         Binary::Div => format!("r{a} / r{b}"),
-        // Written out, so that a NaN on the left comes through.
-        Binary::Max => format!("select(r{a}, r{b}, r{a} < r{b})"),
-        Binary::Min => format!("select(r{a}, r{b}, r{b} < r{a})"),
+        Binary::Max => format!("safe_max(r{a}, r{b})"),
+        Binary::Min => format!("safe_min(r{a}, r{b})"),
         Binary::Greater => format!("select(0.0, 1.0, r{a} > r{b})"),
     }
 }

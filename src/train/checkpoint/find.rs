@@ -51,18 +51,21 @@ pub fn newest_good(run: &Path) -> Result<(PathBuf, Snapshot, Vec<Damaged>), Chec
     Err(CheckpointError::Nothing { path: run.to_owned(), detail })
 }
 
-/// The checkpoint that the newest good one names as the best so far, if it is there; else the
-/// newest good one.
+/// The checkpoint that the newest good one names as the best so far, if it is there and whole; else
+/// the newest good one. With the damaged ones that were passed over.
 ///
 /// # Errors
 /// When none is whole.
-pub fn best(run: &Path) -> Result<(PathBuf, Snapshot), CheckpointError> {
-    let (path, snapshot, _) = newest_good(run)?;
+pub fn best(run: &Path) -> Result<(PathBuf, Snapshot, Vec<Damaged>), CheckpointError> {
+    let (path, snapshot, mut damaged) = newest_good(run)?;
     let named = snapshot.state.best.as_ref().map(|best| run.join(folder_name(best.step)));
-    if let Some(named) = named.filter(|named| named.exists() && *named != path) {
-        return Ok((named.clone(), disk::load(&named)?));
+    if let Some(named) = named.filter(|named| *named != path) {
+        match disk::load(&named) {
+            Ok(best) => return Ok((named, best, damaged)),
+            Err(error) => damaged.push(Damaged { path: named, error }),
+        }
     }
-    Ok((path, snapshot))
+    Ok((path, snapshot, damaged))
 }
 
 /// Removes all but the newest `keep_last` checkpoints and the one of step `best`.
