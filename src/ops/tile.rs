@@ -25,7 +25,7 @@ pub struct Tile {
 /// threads on a core to hide the latency of memory.
 pub const TILES: [Tile; 2] = [
     Tile { rows: 64, cols: 64, depth: 16, slices: 1, speed: 1.0 },
-    Tile { rows: 32, cols: 32, depth: 32, slices: 4, speed: 0.6 },
+    Tile { rows: 32, cols: 32, depth: 32, slices: 4, speed: 0.5 },
 ];
 
 /// A product as the choice sees it: `layers` matrices of `m × n` with sums of `k` terms.

@@ -182,6 +182,8 @@ pub fn cases() -> Vec<Case> {
         case("full_length33_head16", 1, 33, 1, 16, false, 0.0),
         case("causal_length35_head64", 1, 35, 2, 64, true, 0.0),
         case("causal_length9_head80", 1, 9, 1, 80, true, 0.0),
+        case("full_length11_head130", 1, 11, 1, 130, false, 0.0),
+        case("causal_length70_head64", 1, 70, 1, 64, true, 0.1),
         case("dropout_length19", 2, 19, 2, 8, true, 0.3),
     ]
 }
