@@ -1,5 +1,6 @@
 //! The `data` section: where samples come from. Read by the `data` room.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
@@ -65,6 +66,9 @@ options! {
         target: Column,
         /// The columns to predict from. Without it: all but the target.
         features: Option<Vec<Column>>,
+        /// Several inputs of the model instead, each with its columns; `from` names them. The first
+        /// layer takes the first one by name.
+        inputs: Option<BTreeMap<String, Vec<Column>>>,
         /// What stands between columns.
         delimiter: char = ',',
         /// Whether the first row names the columns.

@@ -55,6 +55,16 @@ fn warmup_ends(warmup: usize, total: Option<usize>, node: &Node, cx: &mut Cx) {
 /// A delimiter is one byte, and columns have names only if there is a header.
 pub fn csv(csv: &Csv, node: &Node, cx: &mut Cx) {
     use super::data::Column;
+    if csv.inputs.is_some() && csv.features.is_some() {
+        cx.error(at(node, "inputs"), "`inputs` beside `features`").help("give one of them");
+    }
+    if csv
+        .inputs
+        .as_ref()
+        .is_some_and(|inputs| inputs.values().any(Vec::is_empty) || inputs.is_empty())
+    {
+        cx.error(at(node, "inputs"), "an input without columns");
+    }
     if !csv.delimiter.is_ascii() {
         cx.error(at(node, "delimiter"), "the delimiter must be an ASCII character");
     }
@@ -64,6 +74,11 @@ pub fn csv(csv: &Csv, node: &Node, cx: &mut Cx) {
     if matches!(csv.target, Column::Name(_)) {
         cx.error(at(node, "target"), "columns have no names without a header")
             .help("give the number of the column, from 0");
+    }
+    let named = csv.inputs.iter().flat_map(|inputs| inputs.values()).flatten();
+    if named.into_iter().any(|c| matches!(c, Column::Name(_))) {
+        cx.error(at(node, "inputs"), "columns have no names without a header")
+            .help("give the numbers of the columns, from 0");
     }
     if csv.features.iter().flatten().any(|c| matches!(c, Column::Name(_))) {
         cx.error(at(node, "features"), "columns have no names without a header")

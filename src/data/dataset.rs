@@ -103,7 +103,10 @@ impl Content {
     fn len(&self) -> usize {
         match &self.samples {
             Samples::Images { labels, .. } => labels.len(),
-            Samples::Rows { values, .. } => values.len() / self.inputs[0].sample.shape.elements(),
+            Samples::Rows { values, .. } => {
+                let widths = self.inputs.iter().map(|input| input.sample.shape.elements());
+                values.len() / widths.sum::<usize>()
+            }
             Samples::Tokens { tokens, context, .. } => tokens.len().saturating_sub(1) / context,
             Samples::Sequences { tokens, context } => tokens.len() / (context + 1),
         }
@@ -266,21 +269,20 @@ impl Dataset {
     }
 
     fn fill_in(&self, ids: &[usize], epoch: Option<u64>, buffers: &mut Buffers) {
-        let [input, target] = &mut buffers.words[..] else {
-            unreachable!("one input and one target")
-        };
-        let (input, target) = (input.as_mut_slice(), target.as_mut_slice());
-        let wide = self.content.inputs[0].sample.shape.elements();
-        let target_wide = self.content.target.sample.shape.elements();
+        let widths: Vec<usize> = buffers.sizes.iter().map(|bytes| bytes / 4).collect();
         for (row, id) in ids.iter().enumerate() {
-            let input = &mut input[row * wide..(row + 1) * wide];
-            let target = &mut target[row * target_wide..(row + 1) * target_wide];
-            self.sample(*id, epoch, input, target);
+            let mut parts: Vec<&mut [u32]> = (buffers.words.iter_mut().zip(&widths))
+                .map(|(words, width)| &mut words[row * width..(row + 1) * width])
+                .collect();
+            if let Some((target, inputs)) = parts.split_last_mut() {
+                self.sample(*id, epoch, inputs, target);
+            }
         }
         buffers.filled = ids.len();
     }
 
-    fn sample(&self, id: usize, epoch: Option<u64>, input: &mut [u32], target: &mut [u32]) {
+    /// Writes one sample: each of the model's inputs, then the target.
+    fn sample(&self, id: usize, epoch: Option<u64>, inputs: &mut [&mut [u32]], target: &mut [u32]) {
         let at = match &self.part {
             Part::Chosen { order, first, .. } => order.at(first + id),
             Part::All { .. } => id,
@@ -291,6 +293,7 @@ impl Dataset {
         };
         match &self.content.samples {
             Samples::Images { pixels, channels, labels } => {
+                let input = &mut *inputs[0];
                 let plane = input.len() / channels.len();
                 let image = &pixels[at * input.len()..(at + 1) * input.len()];
                 for (channel, (scale, shift)) in channels.iter().enumerate() {
@@ -310,8 +313,13 @@ impl Dataset {
                 target[0] = labels[at] as u32;
             }
             Samples::Rows { values, targets } => {
-                let row = &values[at * input.len()..(at + 1) * input.len()];
-                input.copy_from_slice(bytemuck::cast_slice(row));
+                let all: usize = inputs.iter().map(|input| input.len()).sum();
+                let mut row = &values[at * all..(at + 1) * all];
+                for input in inputs {
+                    let (own, rest) = row.split_at(input.len());
+                    input.copy_from_slice(bytemuck::cast_slice(own));
+                    row = rest;
+                }
                 let wide = target.len();
                 match targets {
                     Targets::Classes(classes) => target[0] = classes[at] as u32,
@@ -323,12 +331,12 @@ impl Dataset {
                 }
             }
             Samples::Tokens { tokens, context, .. } => {
-                input.copy_from_slice(bytemuck::cast_slice(&tokens[at..at + context]));
+                inputs[0].copy_from_slice(bytemuck::cast_slice(&tokens[at..at + context]));
                 target.copy_from_slice(bytemuck::cast_slice(&tokens[at + 1..at + 1 + context]));
             }
             Samples::Sequences { tokens, context } => {
                 let sequence = &tokens[at * (context + 1)..(at + 1) * (context + 1)];
-                input.copy_from_slice(bytemuck::cast_slice(&sequence[..*context]));
+                inputs[0].copy_from_slice(bytemuck::cast_slice(&sequence[..*context]));
                 target.copy_from_slice(bytemuck::cast_slice(&sequence[1..]));
             }
         }

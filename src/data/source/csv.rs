@@ -37,14 +37,29 @@ pub(super) fn open(options: &Csv, like: Option<&Content>) -> Result<Content, Dat
     let target = find(&options.target)?;
     // A held-out table has the training table's columns, in its order.
     let like_columns = like.map(|content| content.columns.as_slice()).unwrap_or_default();
-    let features = match &options.features {
-        Some(columns) => columns.iter().map(find).collect::<Result<Vec<usize>, _>>()?,
-        None if options.header && !like_columns.is_empty() => {
-            let named = |name: &String| find(&Column::Name(name.clone()));
-            like_columns.iter().map(named).collect::<Result<Vec<usize>, _>>()?
-        }
-        None => (0..first.len()).filter(|column| *column != target).collect(),
+    let find_all = |columns: &[Column]| -> Result<Vec<usize>, DataError> {
+        columns.iter().map(find).collect()
     };
+    let mut inputs: Vec<(String, usize)> = Vec::new();
+    let features = match (&options.inputs, &options.features) {
+        (Some(named), _) => {
+            let mut all = Vec::new();
+            for (name, columns) in named {
+                inputs.push((name.clone(), columns.len()));
+                all.extend(find_all(columns)?);
+            }
+            all
+        }
+        (None, Some(columns)) => find_all(columns)?,
+        (None, None) if options.header && !like_columns.is_empty() => {
+            let names: Vec<Column> = like_columns.iter().cloned().map(Column::Name).collect();
+            find_all(&names)?
+        }
+        (None, None) => (0..first.len()).filter(|column| *column != target).collect(),
+    };
+    if inputs.is_empty() {
+        inputs.push(("features".to_owned(), features.len()));
+    }
     if features.is_empty() {
         return Err(DataError::content(path, "there are no feature columns"));
     }
@@ -59,7 +74,7 @@ pub(super) fn open(options: &Csv, like: Option<&Content>) -> Result<Content, Dat
             values.push(table.number(record, *column)?);
         }
     }
-    let inputs = vec![spec("features", TensorType::f32([features.len()]))];
+    let inputs = inputs.iter().map(|(name, width)| spec(name, TensorType::f32([*width]))).collect();
     let (target, targets, task) = match options.task {
         CsvTask::Regression => {
             let numbers =
