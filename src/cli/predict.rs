@@ -55,6 +55,10 @@ fn answer_set(args: &PredictArgs) -> Result<u8, CliError> {
         Ok(set_sizes(session.set(on)?.as_ref(), session.config().train.batch_size))
     })?;
     let set = trained.session.set(on)?;
+    if set.vocabulary().is_some() {
+        let hint = "a model of text continues a text: give it one with `--prompt`";
+        return Err(CliError::Usage(hint.into()));
+    }
     let size = trained.compiled.eval_sizes.iter().copied().max().unwrap_or(1);
     let mut buffers = set.buffers(size);
     let mut done = 0;
@@ -68,6 +72,12 @@ fn answer_set(args: &PredictArgs) -> Result<u8, CliError> {
                 output[place * each..(place + 1) * each].to_vec()
             };
             let mut document = answer(&set, *id, &sample(&outputs[0]));
+            if let (Task::Classification { names, .. }, Some(target)) =
+                (set.task(), buffers.inputs().last())
+            {
+                let classes: Vec<i32> = bytemuck::pod_collect_to_vec(target);
+                document["target"] = json!(names.get(classes[place] as usize));
+            }
             for ((name, _), output) in trained.session.model.outputs.iter().zip(&outputs).skip(1) {
                 document["outputs"][name] = json!(sample(output));
             }

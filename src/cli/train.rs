@@ -261,7 +261,8 @@ fn resume(
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
         model_io::initialise(executor, compiled, session.config().seed)?;
         let start = Start::new(1, executor.info());
-        let folder = RunDir::resume(&folder, 0, start).map_err(usage_if_taken)?;
+        let folder =
+            RunDir::resume(&folder, &resolved(session), 0, start).map_err(usage_if_taken)?;
         return Ok((folder, State::default()));
     };
     let state = snapshot.state.clone();
@@ -286,7 +287,8 @@ fn resume(
         return Ok((folder, state));
     }
     let start = Start::new(state.step + 1, executor.info());
-    let folder = RunDir::resume(&folder, state.step, start).map_err(usage_if_taken)?;
+    let folder =
+        RunDir::resume(&folder, &resolved(session), state.step, start).map_err(usage_if_taken)?;
     Ok((folder, state))
 }
 
@@ -307,7 +309,7 @@ fn show(outcome: &Outcome, folder: &Path, info: &DeviceInfo, as_json: bool) {
         (None, true) => "stopped early at",
         (None, false) => "done:",
     };
-    super::print(&format!("{why} step {}  {}", outcome.step, words.join("  ")));
+    super::print(format!("{why} step {}  {}", outcome.step, words.join("  ")).trim_end());
     if let Some(best) = &outcome.best {
         super::print(&format!("best {} {:.4} at step {}", best.metric, best.value, best.step));
     }

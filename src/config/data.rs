@@ -52,8 +52,8 @@ options! {
         images: PathBuf,
         /// The file of labels.
         labels: PathBuf,
-        /// What pixel values are divided by.
-        scale: f64 [super::schema::above(0.0)] = 255.0,
+        /// What pixel values are divided by. Without it: what those of `data.train` are, or 255.
+        scale: Option<f64> [super::schema::above(0.0)],
     }
 }
 
@@ -149,8 +149,8 @@ options! {
     pub struct Cifar10 {
         /// The file, or a list of files.
         path: OneOrMany<PathBuf>,
-        /// What pixel values are divided by.
-        scale: f64 [super::schema::above(0.0)] = 255.0,
+        /// What pixel values are divided by. Without it: what those of `data.train` are, or 255.
+        scale: Option<f64> [super::schema::above(0.0)],
     }
 }
 

@@ -44,8 +44,9 @@ pub(super) struct Content {
 /// How samples are held.
 #[derive(Clone, Debug)]
 pub(super) enum Samples {
-    /// Bytes of `[channels, height, width]`; a value is byte · scale + shift of its channel.
-    Images { pixels: Vec<u8>, channels: Vec<(f32, f32)>, labels: Vec<i32> },
+    /// Bytes of `[channels, height, width]`; a value is byte · scale + shift of its channel, the
+    /// divisor being a part of the scale.
+    Images { pixels: Vec<u8>, divisor: f64, channels: Vec<(f32, f32)>, labels: Vec<i32> },
     /// Numbers in rows.
     Rows { values: Vec<f32>, targets: Targets },
     /// One long sequence; samples are windows of `context` tokens, one after another.
@@ -292,7 +293,7 @@ impl Dataset {
             }
         };
         match &self.content.samples {
-            Samples::Images { pixels, channels, labels } => {
+            Samples::Images { pixels, channels, labels, .. } => {
                 let input = &mut *inputs[0];
                 let plane = input.len() / channels.len();
                 let image = &pixels[at * input.len()..(at + 1) * input.len()];

@@ -26,7 +26,7 @@ use dataset::Part;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// A file cannot be read.
-    #[error("{}: {error}", path.display())]
+    #[error("cannot read {}: {error}{}", path.display(), place(path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -44,6 +44,19 @@ pub enum DataError {
     /// The sets do not fit each other or the options.
     #[error("{0}")]
     Unfit(String),
+}
+
+/// Where a relative path was looked for.
+fn place(path: &Path) -> String {
+    match std::env::current_dir() {
+        Ok(folder) if path.is_relative() => {
+            format!(
+                " (paths in `data` are relative to the folder the command runs in, {})",
+                folder.display()
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 impl DataError {

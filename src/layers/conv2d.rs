@@ -4,6 +4,7 @@ use super::init::{Fans, Initializer, torch_default};
 use super::{Layer, LayerCx, LayerError};
 use crate::config::decode::{Cx, Decode};
 use crate::config::macros::options;
+use crate::config::nearest::nearest;
 use crate::config::node::Node;
 use crate::config::schema::{Schema, Word};
 use crate::config::values::PerAxis;
@@ -23,6 +24,13 @@ impl Decode for Padding {
     fn decode(node: &Node, cx: &mut Cx) -> Option<Self> {
         if node.text() == Some("same") {
             return Some(Padding::Same);
+        }
+        if node.text().is_some_and(|text| text.parse::<i64>().is_err()) {
+            let expected = cx.expected("an integer >= 0, two of them, or `same`", node);
+            if let Some(meant) = node.text().and_then(|text| nearest(text, ["same"])) {
+                expected.help(format!("did you mean `{meant}`?"));
+            }
+            return None;
         }
         PerAxis::<usize, 2>::decode(node, cx).map(|axes| Padding::Explicit(axes.0))
     }

@@ -16,7 +16,6 @@ pub struct Progress {
     quiet: bool,
     total: u64,
     last_line: Instant,
-    message: String,
 }
 
 impl Progress {
@@ -30,13 +29,12 @@ impl Progress {
         };
         let bar = ProgressBar::with_draw_target(Some(total), target);
         // The template is a constant of this program; the plain bar would do as well.
-        let style = ProgressStyle::with_template(
-            "{bar:24.cyan/blue} {pos}/{len} {msg} {per_sec} {eta} left",
-        );
+        let style =
+            ProgressStyle::with_template("{bar:20.cyan/blue} {pos}/{len} {wide_msg} {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_position(done);
         bar.reset_eta();
-        Progress { bar, quiet, total, last_line: Instant::now(), message: String::new() }
+        Progress { bar, quiet, total, last_line: Instant::now() }
     }
 
     /// A step's numbers have arrived.
@@ -49,7 +47,7 @@ impl Progress {
             }
         } else if self.last_line.elapsed() >= Duration::from_millis(100) {
             self.last_line = Instant::now();
-            self.bar.set_message(format!("loss {loss:.4} lr {rate:.2e}{}", self.message));
+            self.bar.set_message(format!("loss {loss:.4} lr {rate:.1e}"));
         }
     }
 
@@ -57,7 +55,6 @@ impl Progress {
     pub fn evaluated(&mut self, step: u64, metrics: &[(String, f64)]) {
         let words: Vec<String> =
             metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
-        self.message = format!("  {}", words.join(" "));
         self.line(&format!("step {step}/{}: {}", self.total, words.join(", ")));
     }
 

@@ -159,6 +159,10 @@ impl Trainer<'_> {
             if (save || best || outcome.early) && self.folder.is_some() {
                 outcome.checkpoint = Some(self.save()?);
             }
+            if !evaluate {
+                // What was measured before says nothing of this step.
+                outcome.metrics.clear();
+            }
             if stop.is_some() || outcome.early {
                 outcome.stopped = stop;
                 break;

@@ -138,13 +138,19 @@ impl RunDir {
         Self::open(path, lock)
     }
 
-    /// Opens the folder of a run to continue it from `step`: metrics of later steps are dropped,
-    /// since they will be measured again.
+    /// Opens the folder of a run to continue it from `step` with a configuration that may be longer:
+    /// metrics of later steps are dropped, since they will be measured again.
     ///
     /// # Errors
     /// When it cannot be read or written.
-    pub fn resume(path: &Path, step: u64, start: Start) -> Result<Self, CheckpointError> {
+    pub fn resume(
+        path: &Path,
+        config: &str,
+        step: u64,
+        start: Start,
+    ) -> Result<Self, CheckpointError> {
         let lock = lock(path)?;
+        write_whole(path, CONFIG, config.as_bytes())?;
         let mut info = Self::info(path)?;
         info.starts.push(start);
         write_info(path, &info)?;

@@ -1,6 +1,6 @@
 //! The binary version of CIFAR-10: one byte of label, then 3 × 32 × 32 bytes of pixels.
 
-use super::{channels, read, spec};
+use super::{channels, divisor, read, spec};
 use crate::config::data::{Cifar10, Normalize};
 use crate::data::DataError;
 use crate::data::dataset::{Content, Samples, Task};
@@ -11,7 +11,12 @@ const PIXELS: usize = 3 * 32 * 32;
 const NAMES: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
-pub(super) fn open(options: &Cifar10, normalize: Option<&Normalize>) -> Result<Content, DataError> {
+pub(super) fn open(
+    options: &Cifar10,
+    normalize: Option<&Normalize>,
+    like: Option<&Content>,
+) -> Result<Content, DataError> {
+    let divisor = divisor(options.scale, like);
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());
     for path in &options.path.0 {
         let file = read(path)?;
@@ -42,7 +47,8 @@ pub(super) fn open(options: &Cifar10, normalize: Option<&Normalize>) -> Result<C
         columns: Vec::new(),
         samples: Samples::Images {
             pixels,
-            channels: channels(SHAPE[0], options.scale, normalize)?,
+            divisor,
+            channels: channels(SHAPE[0], divisor, normalize)?,
             labels,
         },
     })

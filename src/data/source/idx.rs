@@ -3,13 +3,18 @@
 
 use std::path::Path;
 
-use super::{channels, number_names, read, spec};
+use super::{channels, divisor, number_names, read, spec};
 use crate::config::data::{Idx, Normalize};
 use crate::data::DataError;
 use crate::data::dataset::{Content, Samples, Task};
 use crate::graph::TensorType;
 
-pub(super) fn open(options: &Idx, normalize: Option<&Normalize>) -> Result<Content, DataError> {
+pub(super) fn open(
+    options: &Idx,
+    normalize: Option<&Normalize>,
+    like: Option<&Content>,
+) -> Result<Content, DataError> {
+    let divisor = divisor(options.scale, like);
     let (dims, pixels) = bytes(&options.images)?;
     let (label_dims, labels) = bytes(&options.labels)?;
     let shape = match dims[..] {
@@ -45,7 +50,8 @@ pub(super) fn open(options: &Idx, normalize: Option<&Normalize>) -> Result<Conte
         columns: Vec::new(),
         samples: Samples::Images {
             pixels,
-            channels: channels(shape[0], options.scale, normalize)?,
+            divisor,
+            channels: channels(shape[0], divisor, normalize)?,
             labels: labels.into_iter().map(i32::from).collect(),
         },
     })

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::DataError;
-use super::dataset::Content;
+use super::dataset::{Content, Samples};
 use crate::config::data::{Normalize, Source};
 use crate::graph::TensorType;
 use crate::layers::InputSpec;
@@ -24,8 +24,8 @@ pub(super) fn open(
     like: Option<&Content>,
 ) -> Result<Content, DataError> {
     match source {
-        Source::Idx(options) => idx::open(options, normalize),
-        Source::Cifar10(options) => cifar10::open(options, normalize),
+        Source::Idx(options) => idx::open(options, normalize, like),
+        Source::Cifar10(options) => cifar10::open(options, normalize, like),
         Source::Csv(options) => csv::open(options, like),
         Source::Text(options) => text::open(options, like),
         Source::Synthetic(options) => synthetic::open(options, normalize),
@@ -66,6 +66,15 @@ fn channels(
     }
     let pairs = normalize.mean.iter().zip(&normalize.std);
     Ok(pairs.map(|(mean, std)| ((1.0 / (divisor * std)) as f32, (-mean / std) as f32)).collect())
+}
+
+/// What pixels are divided by: as it was given, or as those of the training set are.
+fn divisor(given: Option<f64>, like: Option<&Content>) -> f64 {
+    let trained_on = match like.map(|content| &content.samples) {
+        Some(Samples::Images { divisor, .. }) => Some(*divisor),
+        _ => None,
+    };
+    given.or(trained_on).unwrap_or(255.0)
 }
 
 fn number_names(classes: usize) -> Vec<String> {
