@@ -9,6 +9,7 @@ pub mod device;
 pub mod graph;
 pub mod kernels;
 pub mod layers;
+pub mod log;
 pub mod ops;
 pub mod plan;
 pub mod train;

@@ -69,6 +69,42 @@ fn a_number_that_overflows_stops_the_run_on_the_gpu() {
     overflow_on(&gpu());
 }
 
+fn nan_batch_on(device: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), None);
+    let more = ["--device", device, "--inject-fault", "nan-batch:4"];
+    let (code, said) = train(folder.path(), &more);
+    assert_eq!(code, Some(5), "{said}");
+    for words in ["step 4", "not finite", "the data", "24, 25, 26"] {
+        assert!(said.contains(words), "`{words}` is not in: {said}");
+    }
+    let newest =
+        wootz::train::checkpoint::by_age(&folder.path().join("run")).pop().expect("a checkpoint");
+    assert!(wootz::train::checkpoint::step_of(&newest).unwrap() <= 3);
+    wootz::train::checkpoint::load(&newest).expect("the last good checkpoint is whole");
+}
+
+#[test]
+fn a_nan_in_a_batch_stops_the_run_on_both_devices() {
+    nan_batch_on("cpu");
+    nan_batch_on(&gpu());
+}
+
+#[test]
+fn json_logs_are_json_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), None);
+    let more = ["--device", "cpu", "--log-format", "json", "-vv"];
+    let (code, said) = train(folder.path(), &more);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.lines().count() > 5, "{said}");
+    for line in said.lines() {
+        let parsed: Result<serde_json::Value, _> = serde_json::from_str(line);
+        assert!(parsed.is_ok(), "no JSON: {line}");
+    }
+    assert!(said.contains("checkpoint saved") && said.contains("step planned"), "{said}");
+}
+
 #[test]
 fn a_dropped_submission_stops_the_run() {
     let folder = tempfile::tempdir().unwrap();

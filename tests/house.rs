@@ -41,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("device", &["graph", "ops", "plan", "kernels", "device"]),
     ("layers", &["config", "graph", "ops", "plan", "layers"]),
     ("data", &["config", "graph", "ops", "layers", "data"]),
-    ("train", &["config", "graph", "ops", "plan", "device", "layers", "data", "train"]),
+    ("train", &["config", "graph", "ops", "plan", "device", "layers", "data", "log", "train"]),
 ];
 
 #[test]

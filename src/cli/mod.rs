@@ -18,14 +18,15 @@ mod session;
 mod train;
 mod verify;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use tracing_subscriber::EnvFilter;
 
 pub use error::CliError;
+
+use crate::log;
 
 /// Trains neural networks that are written down in YAML.
 #[derive(Debug, Parser)]
@@ -112,7 +113,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code as u8);
         }
     };
-    start_log(cli.verbose, cli.log_format);
+    log::start(cli.verbose, matches!(cli.log_format, LogFormat::Json));
     let result = match cli.command {
         Command::Train(args) => train::run(args),
         Command::Eval(args) => eval::run(args),
@@ -134,21 +135,6 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn start_log(verbose: u8, format: LogFormat) {
-    let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
-    let filter = EnvFilter::try_from_env("WOOTZ_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(format!("wootz={level},warn")));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => builder
-            .with_ansi(std::io::stderr().is_terminal())
-            .without_time()
-            .with_target(false)
-            .init(),
-        LogFormat::Json => builder.json().init(),
-    }
-}
-
 /// Writes a line to stdout. A reader that went away (`| head`) is no error; anything else ends the
 /// command with exit code 1, because its result is lost.
 pub(crate) fn print(text: &str) {
@@ -161,7 +147,5 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Writes a line to stderr.
-pub(crate) fn eprint(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
+/// Tells the person something, on stderr.
+pub(crate) use crate::log::say as eprint;

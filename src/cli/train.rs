@@ -44,9 +44,31 @@ pub struct TrainArgs {
     /// Give the result as one JSON document on stdout.
     #[arg(long)]
     json: bool,
-    /// Bring about a failure of the GPU, for tests: drop-submission:N or lose-device:N.
+    /// Bring about a failure, for tests: drop-submission:N or lose-device:N of the GPU, or
+    /// nan-batch:STEP.
     #[arg(long, hide = true, value_name = "FAULT")]
-    inject_fault: Option<Fault>,
+    inject_fault: Option<Injected>,
+}
+
+/// A failure for tests.
+#[derive(Clone, Copy, Debug)]
+enum Injected {
+    /// Of the GPU.
+    Gpu(Fault),
+    /// A NaN in the batch of a step.
+    NanBatch(u64),
+}
+
+impl std::str::FromStr for Injected {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("nan-batch:").map(str::parse) {
+            Some(Ok(step)) => Ok(Injected::NanBatch(step)),
+            Some(Err(_)) => Err("expected nan-batch:STEP".into()),
+            None => text.parse().map(Injected::Gpu),
+        }
+    }
 }
 
 /// Where a run continues: in its folder, from a checkpoint, or from the start where it was killed
@@ -73,7 +95,12 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
     }
     let device = session.device()?;
     let compiled = session.compile(&device.target())?;
-    let options = Options { fault: args.inject_fault, ..Options::default() };
+    let (fault, poisoned_step) = match args.inject_fault {
+        Some(Injected::Gpu(fault)) => (Some(fault), None),
+        Some(Injected::NanBatch(step)) => (None, Some(step)),
+        None => (None, None),
+    };
+    let options = Options { fault, ..Options::default() };
     let mut executor = device.prepare_with(&compiled.plan, options)?;
     let info = executor.info().clone();
     super::eprint(&format!(
@@ -112,6 +139,7 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         last_step: last,
         total_steps: total,
         digest: session.data.train.digest(),
+        poisoned_step,
     };
     let outcome = trainer.run()?;
     show(&outcome, &shown, &info, args.json);

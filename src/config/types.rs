@@ -91,7 +91,7 @@ choices! {
     pub enum Precision {
         /// 32-bit floating point throughout.
         F32 = "f32",
-        /// 16-bit products summed in 32 bits; parameters stay in 32 bits.
+        /// 16-bit products summed in 32 bits; not supported in this version.
         Mixed = "mixed",
     }
 }

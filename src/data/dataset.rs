@@ -360,6 +360,13 @@ pub struct Buffers {
 }
 
 impl Buffers {
+    /// Makes the first number of the first input a NaN.
+    pub(super) fn poison(&mut self) {
+        if let Some(word) = self.words.first_mut().and_then(|words| words.first_mut()) {
+            *word = f32::NAN.to_bits();
+        }
+    }
+
     /// What was filled in: the model's inputs, then the target.
     pub fn inputs(&self) -> Vec<&[u8]> {
         let bytes = self.words.iter().map(|words| bytemuck::cast_slice::<u32, u8>(words));

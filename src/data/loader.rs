@@ -37,6 +37,13 @@ impl Micro {
 }
 
 impl StepBatch {
+    /// Puts a NaN into the first input of the first sample, as a fault for tests.
+    pub fn poison(&mut self) {
+        if let Some(micro) = self.micros.first_mut() {
+            micro.buffers.poison();
+        }
+    }
+
     /// Numbers of the samples in the training set.
     pub fn ids(&self) -> impl Iterator<Item = usize> + '_ {
         self.micros.iter().flat_map(|micro| micro.ids.iter().copied())

@@ -109,6 +109,12 @@ pub fn open(data: &Data, seed: u64) -> Result<Splits, DataError> {
             fits(name, &train, set)?;
         }
     }
+    tracing::info!(
+        train = train.len(),
+        valid = valid.as_ref().map(|set| set.len()),
+        test = test.as_ref().map(|set| set.len()),
+        "data opened"
+    );
     Ok(Splits { train: Arc::new(train), valid, test })
 }
 

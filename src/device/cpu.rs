@@ -101,8 +101,10 @@ impl Executor for CpuExecutor {
 
     fn usage(&self) -> Usage {
         Usage {
-            pages: self.plan.pages.iter().map(|(page, bytes)| (page.name(), *bytes)).collect(),
-            allocations: self.plan.pages.len() as u64,
+            pages: (self.plan.pages.iter())
+                .map(|(page, _)| (page.name(), self.page_bytes(*page)))
+                .collect(),
+            allocations: self.memory.pages.len() as u64,
             submissions: self.submissions,
             ..Usage::default()
         }

@@ -10,7 +10,7 @@ use super::{Entry, Layer, TABLE};
 use crate::config::decode::{Bounded, Cx, Decode};
 use crate::config::macros::choices;
 use crate::config::nearest::nearest;
-use crate::config::node::{Key, Node, Value};
+use crate::config::node::{Key, Node, ScalarKind, Value};
 use crate::config::reader::MapReader;
 use crate::config::schema::Range;
 use crate::config::source::Span;
@@ -95,10 +95,18 @@ const CLASSES: &str = "classes";
 /// Keys that every layer takes.
 const COMMON: [&str; 4] = ["name", "from", "share", "trainable"];
 
+/// A parameter of a block.
+#[derive(Clone)]
+struct Param {
+    name: String,
+    /// Whether it takes integers, not words.
+    integer: bool,
+    default: Option<Node>,
+}
+
 /// A block template.
 struct Template {
-    /// Parameter names with their defaults.
-    params: Vec<(String, Option<Node>)>,
+    params: Vec<Param>,
     layers: Node,
     span: Span,
 }
@@ -417,35 +425,38 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let names: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = params.iter().map(|param| param.name.as_str()).collect();
         let mut whole = true;
         for (key, _) in given.iter().filter(|(key, _)| !names.contains(&key.text.as_str())) {
             self.cx.unknown_key(&key.text, key.span, &names);
             whole = false;
         }
         let mut arguments = self.scope.known.clone();
-        for (param, default) in &params {
-            let value = given
-                .iter()
-                .find(|(key, _)| key.text == *param)
-                .map(|(_, node)| node)
-                .or(default.as_ref());
-            match value {
-                Some(node @ Node { value: Value::Scalar { .. }, .. }) => {
-                    _ = arguments.insert(param.clone(), node.clone())
+        for Param { name, integer, default } in &params {
+            let found = given.iter().find(|(key, _)| key.text == *name).map(|(_, node)| node);
+            let form = if *integer { "an integer" } else { "a word" };
+            match found.or(default.as_ref()) {
+                Some(node) if is_integer(node) == Some(*integer) => {
+                    _ = arguments.insert(name.clone(), node.clone());
                 }
                 Some(node) => {
-                    self.cx.within(param, |cx| _ = cx.expected("a number or a word", node));
+                    self.cx.within(name, |cx| _ = cx.expected(form, node));
                     whole = false;
                 }
                 None => {
-                    self.cx.missing_key(param, "a number or a word", options.span);
+                    self.cx.missing_key(name, form, options.span);
                     whole = false;
                 }
             }
         }
         whole.then_some(arguments)
     }
+}
+
+/// Whether a scalar is an integer; `None` for lists and maps.
+fn is_integer(node: &Node) -> Option<bool> {
+    let Value::Scalar { .. } = node.value else { return None };
+    Some(matches!(node.scalar_kind(), Some(ScalarKind::Integer(_))))
 }
 
 fn entry(word: &str) -> Option<&'static Entry> {
@@ -509,7 +520,9 @@ fn template(key: &Key, body: &Node, cx: &mut Cx) -> Option<Template> {
                     );
                 }
                 let open = matches!(node.text(), Some("int" | "string"));
-                list.push((name.text.clone(), (!open).then(|| node.clone())));
+                let integer = node.text() == Some("int") || is_integer(node) == Some(true);
+                let default = (!open).then(|| node.clone());
+                list.push(Param { name: name.text.clone(), integer, default });
             }
         }
         Some((_, node)) => {
@@ -519,7 +532,7 @@ fn template(key: &Key, body: &Node, cx: &mut Cx) -> Option<Template> {
     let layers = layers?.clone();
     let mut referenced = BTreeSet::new();
     references(&layers, &mut referenced);
-    for (name, _) in list.iter().filter(|(name, _)| !referenced.contains(name)) {
+    for Param { name, .. } in list.iter().filter(|param| !referenced.contains(&param.name)) {
         cx.error(key.span, format!("parameter `{name}` of block `{}` is never used", key.text));
     }
     Some(Template { params: list, layers, span: key.span })

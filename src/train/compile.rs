@@ -164,6 +164,15 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         update,
     })
     .map_err(|error| at_layer(error, &rows))?;
+    for (index, program) in plan.programs.iter().enumerate() {
+        tracing::debug!(program = index, ops = program.steps.len(), "program planned");
+    }
+    tracing::info!(
+        parameters = params.parameter_count(),
+        programs = plan.programs.len(),
+        bytes = plan::report::total_bytes(&plan),
+        "step planned"
+    );
     Ok(Compiled {
         plan,
         params,

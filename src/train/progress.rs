@@ -1,7 +1,7 @@
 //! What a person sees of a run, on stderr: a bar where that is a terminal, else a line now and
 //! then.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -21,7 +21,7 @@ pub struct Progress {
 impl Progress {
     /// For a run of `total` steps of which `done` are done. `quiet` shows nothing.
     pub fn new(total: u64, done: u64, quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !quiet;
+        let terminal = std::io::stderr().is_terminal() && !quiet && !crate::log::is_json();
         let target = if terminal {
             ProgressDrawTarget::stderr_with_hz(8)
         } else {
@@ -64,8 +64,7 @@ impl Progress {
             return;
         }
         if self.bar.is_hidden() {
-            // Where stderr is closed there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            crate::log::say(text);
         } else {
             self.bar.println(text);
         }

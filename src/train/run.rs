@@ -103,6 +103,8 @@ pub struct Trainer<'a> {
     pub total_steps: u64,
     /// SHA-256 of the training data.
     pub digest: String,
+    /// A step whose batch gets a NaN, for tests.
+    pub poisoned_step: Option<u64>,
 }
 
 impl Trainer<'_> {
@@ -134,7 +136,10 @@ impl Trainer<'_> {
         }
         let mut clock = Instant::now();
         for step in first..=self.last_step {
-            let batch = loader.next_step()?;
+            let mut batch = loader.next_step()?;
+            if self.poisoned_step == Some(step) {
+                batch.poison();
+            }
             self.submit(&batch, step)?;
             pending.push(batch);
             for report in self.executor.reports(false)? {
@@ -350,6 +355,7 @@ impl Trainer<'_> {
         let Some(folder) = &mut self.folder else { return Ok(PathBuf::new()) };
         folder.flush()?;
         let path = checkpoint::save(folder.path(), &Snapshot { model, optimizer, state })?;
+        tracing::info!(step, path = %path.display(), "checkpoint saved");
         let best = self.state.best.as_ref().map(|best| best.step);
         checkpoint::prune(folder.path(), self.config.checkpoint.keep_last, best)?;
         Ok(path)

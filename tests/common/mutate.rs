@@ -57,7 +57,7 @@ pub fn mutate(text: &str, random: &mut Random, is_free: impl Fn(usize) -> bool) 
             0 => Some(rename(&lines, &site, random)),
             1 => duplicate(&lines, &site),
             2 => misplace(&lines, &sites, &site, random),
-            3 => retype(&lines, &site),
+            3 => retype(&lines, &site, random),
             _ => tab(&lines, &site),
         };
         if let Some(mutant) = made {
@@ -180,10 +180,17 @@ fn misplace(lines: &[String], sites: &[Site], site: &Site, random: &mut Random) 
     })
 }
 
-/// A scalar becomes a map of something else.
-fn retype(lines: &[String], site: &Site) -> Option<Mutant> {
+/// A number becomes a word, or a scalar a map.
+fn retype(lines: &[String], site: &Site, random: &mut Random) -> Option<Mutant> {
     let range = site.scalar?;
     let value = &lines[site.line][range.0..range.1];
+    if value.parse::<f64>().is_ok() && random.below(2) == 0 {
+        return Some(Mutant {
+            what: format!("`{value}` on line {} becomes a word", site.line + 1),
+            text: replaced(lines, site.line, range, "word"),
+            lines: vec![site.line + 1],
+        });
+    }
     Some(Mutant {
         what: format!("`{value}` on line {} becomes a map", site.line + 1),
         text: replaced(lines, site.line, range, "{wrong_form: 1}"),

@@ -6,6 +6,7 @@ use serde::Serialize;
 use wgpu::{Adapter, Backend, Backends, DeviceType, Instance};
 
 use super::Options;
+use super::counted::Counted;
 use super::executor::GpuExecutor;
 use crate::device::{DeviceError, DeviceInfo};
 use crate::ops::GpuLimits;
@@ -17,7 +18,7 @@ const LONGEST_BINDING: u64 = (4 << 30) - 256;
 /// A GPU that is open. Clones are the same device.
 #[derive(Clone)]
 pub struct GpuDevice {
-    pub(super) device: wgpu::Device,
+    pub(super) device: Counted,
     pub(super) queue: wgpu::Queue,
     pub(super) failure: Failure,
     pub(super) info: DeviceInfo,
@@ -185,16 +186,17 @@ fn connect(adapter: &Adapter) -> Result<GpuDevice, DeviceError> {
     };
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
         .map_err(|error| DeviceError::Unfit(format!("{} cannot be opened: {error}", info.name)))?;
+    let device = Counted::new(device);
     let failure = Failure::default();
     let (lost, error) = (failure.clone(), failure.clone());
-    device.set_device_lost_callback(move |reason, message| {
+    device.on_lost(move |reason, message| {
         if reason != wgpu::DeviceLostReason::Unknown && message.is_empty() {
             lost.set("the device was lost".into());
         } else {
             lost.set(format!("the device was lost: {message}"));
         }
     });
-    device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| error.set(e.to_string())));
+    device.on_error(move |e| error.set(e.to_string()));
     Ok(GpuDevice { device, queue, failure, info, limits, software: !is_hardware(adapter) })
 }
 

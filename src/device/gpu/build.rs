@@ -9,6 +9,7 @@ use wgpu::{
     ComputePipeline, ShaderStages,
 };
 
+use super::counted::Counted;
 use super::sizes::{RUNS, launches};
 use crate::device::DeviceError;
 use crate::kernels::assemble;
@@ -31,7 +32,7 @@ pub(super) struct Recorded {
 
 /// Builds everything that a plan's programs need on a device.
 pub(super) struct Builder<'a> {
-    pub(super) device: &'a wgpu::Device,
+    pub(super) device: &'a Counted,
     pub(super) limits: &'a GpuLimits,
     pub(super) pages: &'a HashMap<Page, Buffer>,
     pub(super) dims: &'a Buffer,
@@ -46,7 +47,7 @@ pub(super) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(
-        device: &'a wgpu::Device,
+        device: &'a Counted,
         limits: &'a GpuLimits,
         pages: &'a HashMap<Page, Buffer>,
         dims: &'a Buffer,
@@ -146,7 +147,7 @@ impl<'a> Builder<'a> {
                 binding,
                 resource: BindingResource::Buffer(buffer.clone()),
             }));
-            self.device.create_bind_group(&BindGroupDescriptor {
+            self.device.bind_group(&BindGroupDescriptor {
                 label: None,
                 layout: &layout,
                 entries: &entries,
@@ -187,7 +188,7 @@ impl<'a> Builder<'a> {
                 let buffers = (0..storage as u32)
                     .map(|i| entry(i + 2, BufferBindingType::Storage { read_only: false }));
                 let entries: Vec<BindGroupLayoutEntry> = uniforms.chain(buffers).collect();
-                device.create_bind_group_layout(&BindGroupLayoutDescriptor {
+                device.bind_group_layout(&BindGroupLayoutDescriptor {
                     label: None,
                     entries: &entries,
                 })
@@ -201,30 +202,23 @@ impl<'a> Builder<'a> {
     }
 
     fn pipeline(&self, kernel: &Kernel, storage: usize) -> Result<ComputePipeline, DeviceError> {
+        tracing::debug!(kernel = kernel.name(), constants = ?kernel.constants, "compiling");
         let assembled = assemble(kernel).map_err(|error| DeviceError::Unfit(error.to_string()))?;
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name()),
             source: wgpu::ShaderSource::Wgsl(assembled.text.into()),
         };
         let module = if self.checked {
-            self.device.create_shader_module(descriptor)
+            self.device.checked_shader(descriptor)
         } else {
-            // SAFETY: the kernels are the project's own; every access is within the bounds of its
-            // slot, which the tests show by running each kernel with checks and comparing bits.
-            #[allow(unsafe_code, reason = "bounds checks cost time in the innermost loops")]
-            unsafe {
-                self.device.create_shader_module_trusted(
-                    descriptor,
-                    wgpu::ShaderRuntimeChecks::unchecked(),
-                )
-            }
+            self.device.trusted_shader(descriptor)
         };
-        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        let layout = self.device.pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: None,
             bind_group_layouts: &[self.layouts.get(&storage)],
             immediate_size: 0,
         });
-        Ok(self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        Ok(self.device.pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.name()),
             layout: Some(&layout),
             module: &module,

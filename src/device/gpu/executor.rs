@@ -61,25 +61,6 @@ pub struct GpuExecutor {
     pub(super) together: usize,
     pub(super) serial: u64,
     pub(super) reported: u64,
-    pub(super) allocations: u64,
-}
-
-/// Buffers, counted as they are made.
-struct Allocator<'a> {
-    device: &'a wgpu::Device,
-    count: u64,
-}
-
-impl Allocator<'_> {
-    fn buffer(&mut self, label: &str, size: u64, usage: BufferUsages, mapped: bool) -> Buffer {
-        self.count += 1;
-        self.device.create_buffer(&BufferDescriptor {
-            label: Some(label),
-            size,
-            usage,
-            mapped_at_creation: mapped,
-        })
-    }
 }
 
 impl GpuExecutor {
@@ -94,29 +75,33 @@ impl GpuExecutor {
                 )));
             }
         }
+        let begin = Instant::now();
         let sizes = Sizes::new(plan);
-        let out_of_memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let mut alloc = Allocator { device: &gpu.device, count: 0 };
+        let out_of_memory = gpu.device.error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = |label: &str, size: u64, usage: BufferUsages, mapped: bool| {
+            let label = Some(label);
+            let mapped_at_creation = mapped;
+            gpu.device.buffer(&BufferDescriptor { label, size, usage, mapped_at_creation })
+        };
         let storage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let pages: HashMap<Page, Buffer> = plan
             .pages
             .iter()
-            .map(|(page, bytes)| (*page, alloc.buffer(&page.name(), *bytes, storage, false)))
+            .map(|(page, bytes)| (*page, buffer(&page.name(), *bytes, storage, false)))
             .collect();
         let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
-        let dims = alloc.buffer("dims", sizes.dims, uniform, false);
-        let globals = alloc.buffer("globals", RUNS as u64 * ALIGN, uniform, false);
-        let canary_cells = alloc.buffer("canary", CANARY_BYTES, storage, false);
+        let dims = buffer("dims", sizes.dims, uniform, false);
+        let globals = buffer("globals", RUNS as u64 * ALIGN, uniform, false);
+        let canary_cells = buffer("canary", CANARY_BYTES, storage, false);
         let write = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
         let read = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         let stagings = (0..sizes.stagings)
-            .map(|_| Mappable::new(alloc.buffer("staging", sizes.staging, write, true), true))
+            .map(|_| Mappable::new(buffer("staging", sizes.staging, write, true), true))
             .collect();
         let readbacks = (0..sizes.stagings + 1)
-            .map(|_| Mappable::new(alloc.buffer("readback", sizes.readback, read, false), false))
+            .map(|_| Mappable::new(buffer("readback", sizes.readback, read, false), false))
             .collect();
-        let transfer = Mappable::new(alloc.buffer("transfer", sizes.transfer, read, false), false);
-        let allocations = alloc.count;
+        let transfer = Mappable::new(buffer("transfer", sizes.transfer, read, false), false);
         if let Some(error) = pollster::block_on(out_of_memory.pop()) {
             return Err(DeviceError::Unfit(format!("the plan's memory cannot be had: {error}")));
         }
@@ -132,6 +117,12 @@ impl GpuExecutor {
         let cells = BufferBinding { buffer: &canary_cells, offset: 0, size: None };
         let canary = builder.command_over(&launch, &[cells]);
         let pipelines = builder.compile()?;
+        tracing::info!(
+            device = %gpu.info.name,
+            kernels = pipelines.len(),
+            milliseconds = begin.elapsed().as_millis() as u64,
+            "memory allocated and kernels compiled"
+        );
         gpu.queue.write_buffer(&dims, 0, &builder.words);
         let own = if gpu.software { SOFTWARE_FLOPS } else { SUBMISSION_FLOPS };
         let budget = options.submission_flops.unwrap_or(own);
@@ -158,7 +149,6 @@ impl GpuExecutor {
             budget,
             serial: 0,
             reported: 0,
-            allocations,
             gpu,
         };
         executor.fill_constants();
@@ -216,7 +206,7 @@ impl GpuExecutor {
     }
 
     fn encoder(&self) -> CommandEncoder {
-        self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+        self.gpu.device.encoder()
     }
 
     /// Time of one submission that runs some steps of a program `repeats` times.
@@ -392,8 +382,8 @@ impl Executor for GpuExecutor {
                 .map(|m| m.buffer.size())
                 .sum(),
             small: self.sizes.dims + self.globals.size() + self.canary_cells.size(),
-            allocations: self.allocations,
-            compilations: self.pipelines.len() as u64,
+            allocations: self.gpu.device.counts().0,
+            compilations: self.gpu.device.counts().1,
             submissions: self.serial,
         }
     }

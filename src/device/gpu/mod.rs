@@ -6,6 +6,7 @@
 
 mod adapter;
 mod build;
+mod counted;
 mod executor;
 mod faults;
 mod rings;

@@ -22,9 +22,8 @@ pub(super) struct Open {
 
 impl GpuExecutor {
     fn open(&mut self) -> Open {
-        let descriptor = wgpu::CommandEncoderDescriptor::default();
         self.open.take().unwrap_or_else(|| Open {
-            encoder: self.gpu.device.create_command_encoder(&descriptor),
+            encoder: self.gpu.device.encoder(),
             stagings: Vec::new(),
             readbacks: Vec::new(),
             work: 0,
@@ -149,8 +148,7 @@ impl GpuExecutor {
         drop(pass);
         match self.options.fault {
             Some(Fault::DropSubmission(serial)) if serial == self.serial => {
-                let descriptor = wgpu::CommandEncoderDescriptor::default();
-                open.encoder = self.gpu.device.create_command_encoder(&descriptor);
+                open.encoder = self.gpu.device.encoder();
             }
             Some(Fault::LoseDevice(serial)) if serial == self.serial => self.gpu.device.destroy(),
             _ => {}
