@@ -25,7 +25,7 @@ use crate::train::signals::Signals;
   wootz train --config configs/digits-cnn.yaml
   wootz train --config configs/digits-cnn.yaml --set train.epochs=3 --set optimizer.adamw.lr=0.01
   wootz train --config configs/digits-cnn.yaml --resume                 the newest run of this name
-  wootz train --config configs/digits-cnn.yaml --resume checkpoints/digits-cnn/step-00000468 --run-dir checkpoints/branch")]
+  wootz train --config configs/digits-cnn.yaml --resume checkpoints/digits-cnn/step-00000546 --run-dir checkpoints/branch")]
 pub struct TrainArgs {
     #[command(flatten)]
     config: ConfigArgs,
