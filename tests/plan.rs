@@ -269,3 +269,34 @@ fn a_batch_that_fits_a_ceiling_fits_and_one_more_does_not() {
         "batch {batch}"
     );
 }
+
+/// The fused kernels of the shipped configurations, beside those of the ops' cases.
+#[test]
+fn every_kernel_of_the_shipped_configurations_translates() {
+    let limits = GpuLimits::FLOOR;
+    let mut seen = Vec::new();
+    for path in CONFIGS {
+        let compiled = case(path).compiled(&Target::Gpu(limits.clone()));
+        for step in compiled.plan.programs.iter().flat_map(|program| &program.steps) {
+            let (ins, outs): (Vec<_>, Vec<_>) =
+                (step.in_types.iter().collect(), step.out_types.iter().collect());
+            let call = wootz::ops::GpuCall { ins: &ins, outs: &outs, limits: &limits };
+            for launch in step.op.gpu(&call) {
+                assert!(
+                    launch.binds.len() <= limits.storage_bindings as usize,
+                    "{path}: {launch:?}"
+                );
+                if seen.contains(&launch.kernel) {
+                    continue;
+                }
+                let assembled = wootz::kernels::assemble(&launch.kernel).unwrap();
+                let checked = wootz::kernels::check(&assembled)
+                    .unwrap_or_else(|error| panic!("{path}: {error}\n{}", assembled.text));
+                let translated = checked.translate(launch.kernel.entry).unwrap();
+                assert!(translated.msl.contains("kernel void"), "{path}");
+                seen.push(launch.kernel);
+            }
+        }
+    }
+    assert!(seen.len() > 40, "only {} kernels", seen.len());
+}
