@@ -1,3 +1,4 @@
+// @use lib/math
 // @use lib/pool2d_window
 // Max pooling of x [planes, in_rows, in_cols] to y [planes, out_rows, out_cols], one thread an
 // output; and its gradient, one thread an input pixel that looks at every window holding it and
@@ -7,11 +8,6 @@
 // y in max_pool, dx in max_pool_grad.
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
 @group(0) @binding(4) var<storage, read_write> dy: array<f32>;
-
-// By bits: comparisons of a number with itself are folded away under fast math.
-fn is_nan(x: f32) -> bool {
-    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
-}
 
 // Index within the plane of a window's first largest element; a NaN is the largest.
 fn argmax(base: u32, o_row: u32, o_col: u32) -> u32 {
