@@ -151,11 +151,6 @@ impl Node {
             }
         }
     }
-
-    /// The value as YAML text: how a run writes down the configuration it resolved.
-    pub fn to_yaml(&self) -> String {
-        json_to_yaml(&self.to_json())
-    }
 }
 
 /// A JSON value as YAML text in block style.

@@ -285,13 +285,8 @@ impl Split {
     }
 }
 
-/// Multiplies in parallel: C is cut along its longer side into pieces whose number depends only
-/// on its extents, one GEMM each.
-pub fn par_gemm<R: Real>(g: &Gemm<'_, R>, c: &mut [R]) {
-    par_gemm_batch(g, 1, [0; 3], c);
-}
-
-/// Multiplies `batch` pairs of matrices in parallel; `strides` are the elements from one matrix of
+/// Multiplies `batch` pairs of matrices in parallel, each C cut along its longer side into pieces
+/// whose number depends only on its extents, one GEMM each; `strides` are the elements from one matrix of
 /// A, B and C to the next. The matrices of C must not overlap.
 pub fn par_gemm_batch<R: Real>(g: &Gemm<'_, R>, batch: usize, strides: [usize; 3], c: &mut [R]) {
     struct Out<R>(*mut R);

@@ -36,7 +36,7 @@ pub enum Page {
     Batch,
     /// Constants, filled before the first step.
     Consts,
-    /// What the host reads back after a step: statistics and the canary.
+    /// What the host reads back after a step: the norm and the statistics.
     Report,
     /// Activations, intermediate gradients and scratch: reused within a program and between
     /// programs.

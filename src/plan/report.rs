@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Page, Plan, Program, Step};
+use super::{Plan, Program, Step};
 use crate::graph::TensorType;
 use crate::ops::{GpuCall, GpuLimits, Target};
 
@@ -87,9 +87,4 @@ pub fn largest_batch<E>(
         if bytes(middle)? <= ceiling { fits = middle } else { high = middle }
     }
     Ok(Some(fits))
-}
-
-/// Whether a page belongs to the update rather than to the model.
-pub fn is_training(page: Page) -> bool {
-    matches!(page, Page::Grads | Page::Accum | Page::Moment(_))
 }

@@ -60,7 +60,6 @@ pub struct GpuExecutor {
     /// Steps that share a submission.
     pub(super) together: usize,
     pub(super) serial: u64,
-    pub(super) reported: u64,
 }
 
 impl GpuExecutor {
@@ -148,7 +147,6 @@ impl GpuExecutor {
             options,
             budget,
             serial: 0,
-            reported: 0,
             gpu,
         };
         executor.fill_constants();
@@ -362,7 +360,6 @@ impl Executor for GpuExecutor {
             while self.collect()? {}
         }
         self.check()?;
-        self.reported += self.done.len() as u64;
         Ok(std::mem::take(&mut self.done))
     }
 

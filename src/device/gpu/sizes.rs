@@ -7,7 +7,7 @@ use crate::plan::{ALIGN, Page, Plan, Step};
 
 /// Programs in one submission: a micro-batch, its accumulation and the update.
 pub(super) const RUNS: usize = 3;
-/// Bytes of the canary's ring.
+/// Bytes of the canary's count, as much as a binding is aligned to.
 pub(super) const CANARY_BYTES: u64 = 256;
 /// Most bytes that one checkpoint read moves at once.
 const TRANSFER_BYTES: u64 = 4 << 20;
@@ -21,7 +21,7 @@ pub(super) struct Sizes {
     pub(super) stagings: usize,
     /// One staging buffer: the batch, then the globals of each program.
     pub(super) staging: u64,
-    /// One readback buffer: the report, then the canary's ring.
+    /// One readback buffer: the report, then the canary's count.
     pub(super) readback: u64,
     /// The buffer through which pages are read.
     pub(super) transfer: u64,
