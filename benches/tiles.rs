@@ -67,7 +67,7 @@ fn main() {
         Err(error) => return eprintln!("no tiles were timed: {error}"),
     };
     for (m, n, k, trans_a, trans_b) in SHAPES {
-        let problem = Problem { layers: 1, m, n, k };
+        let problem = Problem { layers: 1, m, n, k, units: None };
         let chosen = choose(&problem, &device.limits());
         let mut rows = Vec::new();
         for tile in TILES {
@@ -97,7 +97,7 @@ fn time(device: &GpuDevice, op: Forced, m: usize, n: usize, k: usize) -> f64 {
     let inputs: Vec<_> = (0..2).map(|i| graph.leaf(Leaf::Input(i), types[i].clone())).collect();
     let out = graph.apply(Arc::new(op), &inputs).expect("extents that fit");
     let target = Target::Gpu(device.limits());
-    let plan = plan::of_graph(&graph, &inputs, &out, &target).expect("a plan");
+    let plan = plan::of_graph(&graph, &inputs, &out, &target, plan::Precision::Single).expect("a plan");
     let options = Options { checked: false, ..Options::default() };
     let mut executor = device.clone().prepare(&plan, options).expect("a device");
     let bytes: Vec<Vec<u8>> = types.iter().map(|ty| vec![0; ty.bytes() as usize]).collect();

@@ -2,8 +2,11 @@
 // Average pooling of planes, one thread an output; and its gradient, one thread an input pixel
 // that sums the shares of every window holding it.
 
-@group(0) @binding(2) var<storage, read_write> input: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+alias input_t = f32;
+alias out_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> input: array<input_t>;
+@group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 
 fn divisor(o_row: u32, o_col: u32) -> f32 {
     if (dims.count_include_pad != 0u) {
@@ -29,10 +32,10 @@ fn avg_pool(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
     var total = 0.0;
     for (var row = rows.x; row < rows.y; row++) {
         for (var col = cols.x; col < cols.y; col++) {
-            total += input[base + row * dims.in_cols + col];
+            total += f32(input[base + row * dims.in_cols + col]);
         }
     }
-    out[i] = total / divisor(o_row, o_col);
+    out[i] = out_t(total / divisor(o_row, o_col));
 }
 
 @compute @workgroup_size(256)
@@ -48,8 +51,8 @@ fn avg_pool_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroup
     var total = 0.0;
     for (var row = rows.x; row < rows.y; row++) {
         for (var col = cols.x; col < cols.y; col++) {
-            total += input[(plane * dims.out_rows + row) * dims.out_cols + col] / divisor(row, col);
+            total += f32(input[(plane * dims.out_rows + row) * dims.out_cols + col]) / divisor(row, col);
         }
     }
-    out[i] = total;
+    out[i] = out_t(total);
 }

@@ -8,11 +8,14 @@ struct Dims {
     eps: f32,
 }
 
+alias x_t = f32;
+alias dy_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
 @group(0) @binding(3) var<storage, read_write> mean: array<f32>;
 @group(0) @binding(4) var<storage, read_write> variance: array<f32>;
-@group(0) @binding(5) var<storage, read_write> dy: array<f32>;
+@group(0) @binding(5) var<storage, read_write> dy: array<dy_t>;
 @group(0) @binding(6) var<storage, read_write> sums: array<f32>;
 @group(0) @binding(7) var<storage, read_write> along: array<f32>;
 
@@ -28,8 +31,8 @@ fn grad_stats(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     var product = 0.0;
     for (var i = local; i < count; i += 256u) {
         let at = ((i / dims.pixels) * dims.channels + c) * dims.pixels + i % dims.pixels;
-        sum += dy[at];
-        product += dy[at] * ((x[at] - mu) * r);
+        sum += f32(dy[at]);
+        product += f32(dy[at]) * ((f32(x[at]) - mu) * r);
     }
     let sum_all = workgroup_sum(sum, local);
     let product_all = workgroup_sum(product, local);

@@ -8,8 +8,10 @@ struct Dims {
     pixels: u32,
 }
 
+alias x_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
 @group(0) @binding(3) var<storage, read_write> mean_out: array<f32>;
 @group(0) @binding(4) var<storage, read_write> var_out: array<f32>;
 
@@ -21,12 +23,12 @@ fn batch_stats(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let count = dims.batch * dims.pixels;
     var total = 0.0;
     for (var i = local; i < count; i += 256u) {
-        total += x[((i / dims.pixels) * dims.channels + c) * dims.pixels + i % dims.pixels];
+        total += f32(x[((i / dims.pixels) * dims.channels + c) * dims.pixels + i % dims.pixels]);
     }
     let mean = workgroup_sum(total, local) / f32(count);
     var square = 0.0;
     for (var i = local; i < count; i += 256u) {
-        let d = x[((i / dims.pixels) * dims.channels + c) * dims.pixels + i % dims.pixels] - mean;
+        let d = f32(x[((i / dims.pixels) * dims.channels + c) * dims.pixels + i % dims.pixels]) - mean;
         square += d * d;
     }
     let variance = workgroup_sum(square, local) / f32(count);

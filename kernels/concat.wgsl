@@ -12,9 +12,12 @@ struct Dims {
     len: u32,
 }
 
+alias input_t = f32;
+alias out_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> input: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+@group(0) @binding(2) var<storage, read_write> input: array<input_t>;
+@group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 
 @compute @workgroup_size(256)
 fn copy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
@@ -24,7 +27,7 @@ fn copy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let row = i / dims.len;
     let j = i % dims.len;
-    out[row * dims.out_row + dims.to + j] = input[row * dims.in_row + dims.start + j];
+    out[row * dims.out_row + dims.to + j] = out_t(f32(input[row * dims.in_row + dims.start + j]));
 }
 
 @compute @workgroup_size(256)
@@ -37,7 +40,7 @@ fn pad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups:
     let j = i % dims.out_row;
     var value = 0.0;
     if (j >= dims.to && j < dims.to + dims.len) {
-        value = input[row * dims.in_row + dims.start + j - dims.to];
+        value = f32(input[row * dims.in_row + dims.start + j - dims.to]);
     }
-    out[i] = value;
+    out[i] = out_t(value);
 }

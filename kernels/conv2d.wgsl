@@ -2,15 +2,19 @@
 // Convolution: y[b, o, p] = Σ_k w[o, k]·x̃[k, (b, p)]; m = output channel of the group, n = (sample,
 // output pixel), k = (input channel, kernel row, kernel column).
 
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> w: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+alias x_t = f32;
+alias w_t = f32;
+alias y_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
+@group(0) @binding(3) var<storage, read_write> w: array<w_t>;
+@group(0) @binding(4) var<storage, read_write> y: array<y_t>;
 
 fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
     let base = (channel_group * COUT + min(m, COUT - 1u)) * TAPS;
     var quad: vec4<f32>;
     // @for j in 4
-    quad[$j] = select(0.0, w[base + min(k + $ju, TAPS - 1u)], k + $ju < end);
+    quad[$j] = select(0.0, f32(w[base + min(k + $ju, TAPS - 1u)]), k + $ju < end);
     // @end
     return select(vec4<f32>(), quad, m < COUT);
 }
@@ -29,7 +33,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let col = at % OUT_COLS * STRIDE_COLS + right;
         let inside = k < end && sample < dims.batch && row < IN_ROWS && col < IN_COLS;
         let i = ((sample * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
-        quad[$j] = select(0.0, x[select(0u, i, inside)], inside);
+        quad[$j] = select(0.0, f32(x[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;
@@ -38,11 +42,11 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
 fn store(m: u32, n: u32, value: f32) {
     let sample = n / OUT_PIXELS;
     if (m < COUT && sample < dims.batch) {
-        y[part * dims.batch * GROUPS * COUT * OUT_PIXELS + ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + n % OUT_PIXELS] = value;
+        y[part * dims.batch * GROUPS * COUT * OUT_PIXELS + ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + n % OUT_PIXELS] = y_t(value);
     }
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn conv2d(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = place(group.y * groups.x + group.x);
     if (tile.z == 1u) {

@@ -3,9 +3,13 @@
 // over the windows q whose tap (i, j) is pixel p; m = input channel of the group, n = (sample, input
 // pixel), k = (output channel, kernel row, kernel column).
 
-@group(0) @binding(2) var<storage, read_write> w: array<f32>;
-@group(0) @binding(3) var<storage, read_write> dy: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dx: array<f32>;
+alias w_t = f32;
+alias dy_t = f32;
+alias dx_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> w: array<w_t>;
+@group(0) @binding(3) var<storage, read_write> dy: array<dy_t>;
+@group(0) @binding(4) var<storage, read_write> dx: array<dx_t>;
 
 fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
     var quad: vec4<f32>;
@@ -13,7 +17,7 @@ fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
     {
         let inside = m < CIN && k + $ju < end;
         let i = ((channel_group * COUT + (k + $ju) / AREA) * CIN + m) * AREA + (k + $ju) % AREA;
-        quad[$j] = select(0.0, w[select(0u, i, inside)], inside);
+        quad[$j] = select(0.0, f32(w[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;
@@ -36,7 +40,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let meets = out_row * STRIDE_ROWS == row && out_col * STRIDE_COLS == col;
         let inside = k < end && sample < dims.batch && meets && out_row < OUT_ROWS && out_col < OUT_COLS;
         let i = ((sample * GROUPS * COUT + channel) * OUT_ROWS + out_row) * OUT_COLS + out_col;
-        quad[$j] = select(0.0, dy[select(0u, i, inside)], inside);
+        quad[$j] = select(0.0, f32(dy[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;
@@ -45,11 +49,11 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
 fn store(m: u32, n: u32, value: f32) {
     let sample = n / IN_PIXELS;
     if (m < CIN && sample < dims.batch) {
-        dx[part * dims.batch * GROUPS * CIN * IN_PIXELS + ((sample * GROUPS + channel_group) * CIN + m) * IN_PIXELS + n % IN_PIXELS] = value;
+        dx[part * dims.batch * GROUPS * CIN * IN_PIXELS + ((sample * GROUPS + channel_group) * CIN + m) * IN_PIXELS + n % IN_PIXELS] = dx_t(value);
     }
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = place(group.y * groups.x + group.x);
     if (tile.z == 1u) {

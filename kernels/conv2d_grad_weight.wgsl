@@ -3,9 +3,13 @@
 // m = output channel of the group, n = (input channel, kernel row, kernel column), summed over
 // (sample, output pixel) in parts: out [parts, groups, cout, taps].
 
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> dy: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dw: array<f32>;
+alias x_t = f32;
+alias dy_t = f32;
+alias dw_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
+@group(0) @binding(3) var<storage, read_write> dy: array<dy_t>;
+@group(0) @binding(4) var<storage, read_write> dw: array<dw_t>;
 
 fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
     var quad: vec4<f32>;
@@ -14,7 +18,7 @@ fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
         let inside = m < COUT && k + $ju < end;
         let sample = (k + $ju) / OUT_PIXELS;
         let i = ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + (k + $ju) % OUT_PIXELS;
-        quad[$j] = select(0.0, dy[select(0u, i, inside)], inside);
+        quad[$j] = select(0.0, f32(dy[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;
@@ -32,7 +36,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let col = at % OUT_COLS * STRIDE_COLS + right;
         let inside = n < TAPS && at < end && row < IN_ROWS && col < IN_COLS;
         let i = ((at / OUT_PIXELS * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
-        quad[$j] = select(0.0, x[select(0u, i, inside)], inside);
+        quad[$j] = select(0.0, f32(x[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;
@@ -40,11 +44,11 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
 
 fn store(m: u32, n: u32, value: f32) {
     if (m < COUT && n < TAPS) {
-        dw[((part * GROUPS + channel_group) * COUT + m) * TAPS + n] = value;
+        dw[((part * GROUPS + channel_group) * COUT + m) * TAPS + n] = dw_t(value);
     }
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn grad_weight(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = place(group.y * groups.x + group.x);
     if (tile.z == 1u) {

@@ -20,7 +20,7 @@ fn cross_entropy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroup
     var first = 3.0e38;
     var total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        let x = logits[base + j];
+        let x = f32(logits[base + j]);
         total += x;
         if (x == top) {
             first = min(first, f32(j));
@@ -44,7 +44,7 @@ fn cross_entropy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroup
         correct[row] = 0.0;
         return;
     }
-    let hit = log_total - logits[base + label];
+    let hit = log_total - f32(logits[base + label]);
     loss[row] = hit + dims.smoothing * ((log_total - mean) - hit);
     correct[row] = select(0.0, 1.0, u32(best) == label);
 }

@@ -2,8 +2,10 @@
 // The gradient of cross-entropy's loss with respect to the logits; one workgroup a row:
 //   dx = (softmax x − ε/cols − (1 − ε)·[j = t]) · d_loss, or 0 where the target is ignored.
 
+alias dx_t = f32;
+
 @group(0) @binding(4) var<storage, read_write> d_loss: array<f32>;
-@group(0) @binding(5) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(5) var<storage, read_write> dx: array<dx_t>;
 
 @compute @workgroup_size(256)
 fn cross_entropy_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -20,6 +22,6 @@ fn cross_entropy_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     let spread = dims.smoothing / f32(dims.cols);
     for (var j = local; j < dims.cols; j += 256u) {
         let wanted = spread + select(0.0, 1.0 - dims.smoothing, j == label);
-        dx[base + j] = (exp(logits[base + j] - log_total) - wanted) * scale;
+        dx[base + j] = dx_t((exp(f32(logits[base + j]) - log_total) - wanted) * scale);
     }
 }

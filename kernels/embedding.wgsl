@@ -7,10 +7,12 @@ struct Dims {
     n: u32,
 }
 
+alias out_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
 @group(0) @binding(2) var<storage, read_write> table: array<f32>;
 @group(0) @binding(3) var<storage, read_write> ids: array<u32>;
-@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+@group(0) @binding(4) var<storage, read_write> out: array<out_t>;
 
 @compute @workgroup_size(256)
 fn embedding(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -20,8 +22,8 @@ fn embedding(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     }
     let id = ids[i / dims.width];
     if (id < dims.rows) {
-        out[i] = table[id * dims.width + i % dims.width];
+        out[i] = out_t(table[id * dims.width + i % dims.width]);
     } else {
-        out[i] = bitcast<f32>(0x7fc00000u | (id & 0u));
+        out[i] = out_t(bitcast<f32>(0x7fc00000u | (id & 0u)));
     }
 }

@@ -9,9 +9,11 @@ struct Dims {
     ids: u32,
 }
 
+alias dy_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
 @group(0) @binding(2) var<storage, read_write> ids: array<u32>;
-@group(0) @binding(3) var<storage, read_write> dy: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dy: array<dy_t>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 
 var<workgroup> hits: array<u32, 256>;
@@ -36,7 +38,7 @@ fn embedding_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgrou
         if (live) {
             for (var k = quarter * 64u; k < quarter * 64u + 64u; k++) {
                 if (hits[k] != 0u) {
-                    total += dy[(first + k) * dims.width + column];
+                    total += f32(dy[(first + k) * dims.width + column]);
                 }
             }
         }

@@ -8,11 +8,14 @@ struct Dims {
     eps: f32,
 }
 
+alias x_t = f32;
+alias y_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
 @group(0) @binding(3) var<storage, read_write> gamma: array<f32>;
 @group(0) @binding(4) var<storage, read_write> beta: array<f32>;
-@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<y_t>;
 @group(0) @binding(6) var<storage, read_write> mean_out: array<f32>;
 @group(0) @binding(7) var<storage, read_write> rstd_out: array<f32>;
 
@@ -24,12 +27,12 @@ fn layer_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     let n = f32(dims.cols);
     var total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        total += x[base + j];
+        total += f32(x[base + j]);
     }
     let mean = workgroup_sum(total, local) / n;
     var square = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        let d = x[base + j] - mean;
+        let d = f32(x[base + j]) - mean;
         square += d * d;
     }
     let rstd = 1.0 / sqrt(workgroup_sum(square, local) / n + dims.eps);
@@ -37,7 +40,7 @@ fn layer_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         return;
     }
     for (var j = local; j < dims.cols; j += 256u) {
-        y[base + j] = (x[base + j] - mean) * rstd * gamma[j] + beta[j];
+        y[base + j] = y_t((f32(x[base + j]) - mean) * rstd * gamma[j] + beta[j]);
     }
     if (local == 0u) {
         mean_out[row] = mean;

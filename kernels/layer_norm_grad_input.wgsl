@@ -7,13 +7,17 @@ struct Dims {
     cols: u32,
 }
 
+alias x_t = f32;
+alias dy_t = f32;
+alias dx_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
 @group(0) @binding(3) var<storage, read_write> gamma: array<f32>;
 @group(0) @binding(4) var<storage, read_write> mean: array<f32>;
 @group(0) @binding(5) var<storage, read_write> rstd: array<f32>;
-@group(0) @binding(6) var<storage, read_write> dy: array<f32>;
-@group(0) @binding(7) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(6) var<storage, read_write> dy: array<dy_t>;
+@group(0) @binding(7) var<storage, read_write> dx: array<dx_t>;
 
 @compute @workgroup_size(256)
 fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -25,9 +29,9 @@ fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     var g_total = 0.0;
     var gx_total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        let g = dy[base + j] * gamma[j];
+        let g = f32(dy[base + j]) * gamma[j];
         g_total += g;
-        gx_total += g * ((x[base + j] - mu) * r);
+        gx_total += g * ((f32(x[base + j]) - mu) * r);
     }
     let n = f32(dims.cols);
     let g_mean = workgroup_sum(g_total, local) / n;
@@ -36,6 +40,6 @@ fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         return;
     }
     for (var j = local; j < dims.cols; j += 256u) {
-        dx[base + j] = r * (dy[base + j] * gamma[j] - g_mean - (x[base + j] - mu) * r * gx_mean);
+        dx[base + j] = dx_t(r * (f32(dy[base + j]) * gamma[j] - g_mean - (f32(x[base + j]) - mu) * r * gx_mean));
     }
 }

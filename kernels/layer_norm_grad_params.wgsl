@@ -9,11 +9,14 @@ struct Dims {
     parts: u32,
 }
 
+alias x_t = f32;
+alias dy_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
 @group(0) @binding(3) var<storage, read_write> mean: array<f32>;
 @group(0) @binding(4) var<storage, read_write> rstd: array<f32>;
-@group(0) @binding(5) var<storage, read_write> dy: array<f32>;
+@group(0) @binding(5) var<storage, read_write> dy: array<dy_t>;
 @group(0) @binding(6) var<storage, read_write> parts: array<f32>;
 
 var<workgroup> gamma_cells: array<f32, 256>;
@@ -32,8 +35,8 @@ fn partial(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gro
         let last = min((part + 1u) * dims.chunk, dims.rows);
         for (var row = part * dims.chunk + local / 64u; row < last; row += 4u) {
             let at = row * dims.cols + column;
-            d_gamma += dy[at] * ((x[at] - mean[row]) * rstd[row]);
-            d_beta += dy[at];
+            d_gamma += f32(dy[at]) * ((f32(x[at]) - mean[row]) * rstd[row]);
+            d_beta += f32(dy[at]);
         }
     }
     gamma_cells[local] = d_gamma;

@@ -51,7 +51,7 @@ fn store(m: u32, n: u32, value: f32) {
     }
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn matmul(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = group.y * groups.x + group.x;
     layer = tile / (dims.tiles_n * dims.tiles_m);

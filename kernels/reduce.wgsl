@@ -12,9 +12,12 @@ struct Dims {
     parts: u32,
 }
 
+alias x_t = f32;
+alias out_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
+@group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 
 var<workgroup> partial: array<f32, 256>;
 
@@ -24,7 +27,7 @@ fn rows(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var total = 0.0;
     if (row < dims.outer) {
         for (var r = local; r < dims.reduce; r += 256u) {
-            total += x[row * dims.reduce + r];
+            total += f32(x[row * dims.reduce + r]);
         }
     }
     partial[local] = total;
@@ -36,7 +39,7 @@ fn rows(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         workgroupBarrier();
     }
     if (local == 0u && row < dims.outer) {
-        out[row] = partial[0];
+        out[row] = out_t(partial[0]);
     }
 }
 
@@ -54,13 +57,13 @@ fn columns(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gro
     var total = 0.0;
     if (outer < dims.outer && column < dims.inner) {
         for (var r = first + lane; r < last; r += 4u) {
-            total += x[(outer * dims.reduce + r) * dims.inner + column];
+            total += f32(x[(outer * dims.reduce + r) * dims.inner + column]);
         }
     }
     partial[local] = total;
     workgroupBarrier();
     if (lane == 0u && outer < dims.outer && column < dims.inner) {
         let sum = (partial[local] + partial[local + 64u]) + (partial[local + 128u] + partial[local + 192u]);
-        out[(outer * dims.parts + part) * dims.inner + column] = sum;
+        out[(outer * dims.parts + part) * dims.inner + column] = out_t(sum);
     }
 }

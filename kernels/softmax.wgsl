@@ -8,10 +8,14 @@ struct Dims {
     cols: u32,
 }
 
+alias a_t = f32;
+alias b_t = f32;
+alias c_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> a: array<f32>;
-@group(0) @binding(3) var<storage, read_write> b: array<f32>;
-@group(0) @binding(4) var<storage, read_write> c: array<f32>;
+@group(0) @binding(2) var<storage, read_write> a: array<a_t>;
+@group(0) @binding(3) var<storage, read_write> b: array<b_t>;
+@group(0) @binding(4) var<storage, read_write> c: array<c_t>;
 
 @compute @workgroup_size(256)
 fn softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -20,17 +24,17 @@ fn softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gro
     let base = select(0u, row * dims.cols, live);
     var top = -3.0e38;
     for (var j = local; j < dims.cols; j += 256u) {
-        top = max(top, a[base + j]);
+        top = max(top, f32(a[base + j]));
     }
     top = workgroup_max(top, local);
     var total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        total += exp(a[base + j] - top);
+        total += exp(f32(a[base + j]) - top);
     }
     let scale = 1.0 / workgroup_sum(total, local);
     if (live) {
         for (var j = local; j < dims.cols; j += 256u) {
-            b[base + j] = exp(a[base + j] - top) * scale;
+            b[base + j] = b_t(exp(f32(a[base + j]) - top) * scale);
         }
     }
 }
@@ -42,12 +46,12 @@ fn softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
     let base = select(0u, row * dims.cols, live);
     var total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        total += a[base + j] * b[base + j];
+        total += f32(a[base + j]) * f32(b[base + j]);
     }
     let mean = workgroup_sum(total, local);
     if (live) {
         for (var j = local; j < dims.cols; j += 256u) {
-            c[base + j] = a[base + j] * (b[base + j] - mean);
+            c[base + j] = c_t(f32(a[base + j]) * (f32(b[base + j]) - mean));
         }
     }
 }

@@ -6,20 +6,29 @@ use std::collections::BTreeSet;
 use wootz::device::agreement::Trial;
 use wootz::kernels::{FILES, assemble, check};
 use wootz::ops::launch::Source;
-use wootz::ops::{GpuCall, GpuLimits, Kernel, Target, families};
+use wootz::ops::{Case, GpuCall, GpuLimits, Kernel, MatrixUnits, Target, families};
+use wootz::plan::Precision;
 
 /// All launches of all cases, gradients included: each kernel with the number of its operands and
 /// the words of its dims.
 fn variants() -> Vec<(Kernel, usize, usize)> {
-    let limits = GpuLimits::FLOOR;
+    let half = GpuLimits { half: true, ..GpuLimits::FLOOR };
+    let on = |units| GpuLimits { matrix: Some(units), ..half.clone() };
+    let kinds = [
+        (GpuLimits::FLOOR, Precision::Single),
+        (half.clone(), Precision::Mixed),
+        (on(MatrixUnits::Side8), Precision::Mixed),
+        (on(MatrixUnits::Side16), Precision::Mixed),
+    ];
     let mut all: Vec<(Kernel, usize, usize)> = vec![(Kernel::file("canary", "canary"), 1, 0)];
-    for case in families().iter().flat_map(|family| (family.cases)()) {
-        let trial = Trial::new(&case).expect("the case fits");
-        let plan = trial.plan(&Target::Gpu(limits.clone())).expect("the case can be planned");
+    let cases: Vec<Case> = families().iter().flat_map(|family| (family.cases)()).collect();
+    for (case, (limits, precision)) in cases.iter().flat_map(|case| kinds.iter().map(move |kind| (case, kind))) {
+        let trial = Trial::new(case).expect("the case fits");
+        let plan = trial.plan(&Target::Gpu(limits.clone()), *precision).expect("the case can be planned");
         for step in &plan.programs[0].steps {
             let (ins, outs): (Vec<_>, Vec<_>) =
                 (step.in_types.iter().collect(), step.out_types.iter().collect());
-            for launch in step.op.gpu(&GpuCall { ins: &ins, outs: &outs, limits: &limits }) {
+            for launch in step.op.gpu(&GpuCall { ins: &ins, outs: &outs, limits }) {
                 assert!(
                     launch.grid.iter().all(|n| (1..=limits.grid).contains(n)),
                     "{}: grid {:?}",
@@ -70,11 +79,9 @@ fn every_variant_is_valid_and_translates() {
             .translate(kernel.entry)
             .unwrap_or_else(|error| panic!("{}: {error}", kernel.name()));
         assert!(translated.msl.contains("kernel void"), "{}", kernel.name());
-        assert!(
-            translated.spirv.len() > 20 && translated.hlsl.contains("numthreads"),
-            "{}",
-            kernel.name()
-        );
+        assert!(translated.spirv.len() > 20, "{}", kernel.name());
+        let hlsl = translated.hlsl.is_some_and(|hlsl| hlsl.contains("numthreads"));
+        assert!(hlsl || assembled.text.contains("coop_mat"), "{}", kernel.name());
         if let Source::File(stem) = kernel.source {
             files.insert(stem);
         }

@@ -9,9 +9,10 @@ use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Failed, Trial as Test};
 use wootz::device::Executor;
-use wootz::device::agreement::{TOLERANCE, Trial, difference};
+use wootz::device::agreement::{HALF_TOLERANCE, TOLERANCE, Trial, difference};
 use wootz::device::gpu::{self, GpuDevice, Options};
 use wootz::ops::{Case, Target, families};
+use wootz::plan::Precision;
 
 /// Largest accepted relative error of a gradient against central differences.
 const GRADIENT_TOLERANCE: f64 = 1e-6;
@@ -25,10 +26,11 @@ fn main() {
         assert!(!cases.is_empty(), "`{}` has no cases", family.name);
         for case in cases {
             let name = format!("{}::{}", family.name, case.name);
-            let (a, b, c) = (case.clone(), case.clone(), case);
+            let (a, b, c, d) = (case.clone(), case.clone(), case.clone(), case);
             tests.push(Test::test(format!("gradient::{name}"), move || gradient(&a)));
             tests.push(Test::test(format!("cpu::{name}"), move || cpu(&b)));
-            tests.push(Test::test(format!("gpu::{name}"), move || on_gpu(&c)));
+            tests.push(Test::test(format!("gpu::{name}"), move || on_gpu(&c, Precision::Single)));
+            tests.push(Test::test(format!("half::{name}"), move || on_gpu(&d, Precision::Mixed)));
         }
     }
     libtest_mimic::run(&arguments, tests).exit();
@@ -64,8 +66,16 @@ fn gradient(case: &Case) -> Result<(), Failed> {
 }
 
 fn close(found: &[Vec<f32>], trial: &Trial) -> Result<(), Failed> {
+    close_in(found, trial, Precision::Single)
+}
+
+fn close_in(found: &[Vec<f32>], trial: &Trial, precision: Precision) -> Result<(), Failed> {
     let error = difference(found, &trial.reference());
-    if error > TOLERANCE {
+    let tolerance = match precision {
+        Precision::Single => TOLERANCE,
+        Precision::Mixed => HALF_TOLERANCE,
+    };
+    if error > tolerance {
         return Err(format!("differs from double precision by {error:.2e}").into());
     }
     Ok(())
@@ -90,14 +100,20 @@ fn open() -> Result<GpuDevice, Failed> {
 
 /// With bounds checks and without, over memory full of NaNs and again: right, and each the same
 /// bits when repeated. (The two need not agree in bits: compilers contract their sums otherwise.)
-fn on_gpu(case: &Case) -> Result<(), Failed> {
-    let trial = Trial::new(case)?;
+///
+/// In mixed precision the operands are numbers of half precision, so that what is lost is lost by
+/// the op and its gradient.
+fn on_gpu(case: &Case, precision: Precision) -> Result<(), Failed> {
+    let trial = match precision {
+        Precision::Single => Trial::new(case)?,
+        Precision::Mixed => Trial::new(case)?.rounded_to_half(),
+    };
     for checked in [true, false] {
         let device = open()?;
-        let plan = trial.plan(&Target::Gpu(device.limits()))?;
+        let plan = trial.plan(&Target::Gpu(device.limits()), precision)?;
         let mut executor = device.prepare(&plan, Options { checked, ..Options::default() })?;
         let first = trial.on(&mut executor, &plan, true)?;
-        close(&first, &trial)?;
+        close_in(&first, &trial, precision)?;
         if bits(&first) != bits(&trial.on(&mut executor, &plan, false)?) {
             return Err("a repeat gives other bits".into());
         }

@@ -217,7 +217,7 @@ fn content(leaf: &Leaf, ty: &TensorType) -> Tensor<f64> {
     let word = |i: usize| philox::block([i as u32, stream, 0, 0], [1, 2])[0];
     let n = ty.shape.elements();
     match ty.dtype {
-        wootz::graph::DType::F32 => {
+        wootz::graph::DType::F32 | wootz::graph::DType::F16 => {
             Tensor::F((0..n).map(|i| f64::from(word(i)) / 4_294_967_296.0 - 0.4).collect())
         }
         wootz::graph::DType::I32 => Tensor::I((0..n).map(|i| (word(i) % 2) as i32).collect()),

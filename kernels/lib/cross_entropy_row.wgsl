@@ -8,14 +8,16 @@ struct Dims {
     smoothing: f32,
 }
 
+alias logits_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> logits: array<f32>;
+@group(0) @binding(2) var<storage, read_write> logits: array<logits_t>;
 @group(0) @binding(3) var<storage, read_write> targets: array<u32>;
 
 fn row_max(base: u32, local: u32) -> f32 {
     var top = -3.0e38;
     for (var j = local; j < dims.cols; j += 256u) {
-        top = max(top, logits[base + j]);
+        top = max(top, f32(logits[base + j]));
     }
     return workgroup_max(top, local);
 }
@@ -23,7 +25,7 @@ fn row_max(base: u32, local: u32) -> f32 {
 fn row_log_total(base: u32, top: f32, local: u32) -> f32 {
     var total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        total += exp(logits[base + j] - top);
+        total += exp(f32(logits[base + j]) - top);
     }
     return top + log(workgroup_sum(total, local));
 }

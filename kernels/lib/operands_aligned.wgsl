@@ -1,12 +1,15 @@
 // Quads of the operands A and B where all rows begin at multiples of four: see lib/operands.
 
-@group(0) @binding(2) var<storage, read_write> a: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> b: array<vec4<f32>>;
+alias a_t = f32;
+alias b_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> a: array<vec4<a_t>>;
+@group(0) @binding(3) var<storage, read_write> b: array<vec4<b_t>>;
 
 fn a_quad(i: u32, left: u32) -> vec4<f32> {
-    return a[i / 4u];
+    return vec4<f32>(a[i / 4u]);
 }
 
 fn b_quad(i: u32, left: u32) -> vec4<f32> {
-    return b[i / 4u];
+    return vec4<f32>(b[i / 4u]);
 }

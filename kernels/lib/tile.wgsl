@@ -12,6 +12,7 @@
 // zero outside of the matrices and from term `end` on, and store(m, n, value), which ignores what
 // lies outside.
 
+const THREADS: u32 = 256u;
 const ROWS: u32 = 64u;
 const COLS: u32 = 64u;
 const DEPTH: u32 = 16u;

@@ -9,6 +9,7 @@ use crate::device::agreement::{TOLERANCE, Trial, difference};
 use crate::device::gpu::{self, Options};
 use crate::device::{DeviceError, cpu};
 use crate::ops::{Family, Target, families};
+use crate::plan::Precision;
 
 /// What to look at.
 #[derive(Debug, Args)]
@@ -147,7 +148,7 @@ fn test_family(family: &Family, gpu: Option<&gpu::GpuDevice>) -> Outcome {
 
 fn on_gpu(trial: &Trial, device: &gpu::GpuDevice) -> Result<Vec<Vec<f32>>, String> {
     let run = || -> Result<Vec<Vec<f32>>, DeviceError> {
-        let plan = trial.plan(&Target::Gpu(device.limits())).map_err(DeviceError::Unfit)?;
+        let plan = trial.plan(&Target::Gpu(device.limits()), Precision::Single).map_err(DeviceError::Unfit)?;
         let mut executor = device.clone().prepare(&plan, Options::default())?;
         trial.on(&mut executor, &plan, true)
     };

@@ -194,7 +194,7 @@ impl Judge {
             .map(|(slot, ty)| {
                 let words = self.words(*slot);
                 match ty.dtype {
-                    DType::F32 => {
+                    DType::F32 | DType::F16 => {
                         Tensor::F(words.iter().map(|w| f64::from(f32::from_bits(*w))).collect())
                     }
                     DType::I32 => Tensor::I(bytemuck::cast_slice(words).to_vec()),

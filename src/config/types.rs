@@ -91,7 +91,7 @@ choices! {
     pub enum Precision {
         /// 32-bit floating point throughout.
         F32 = "f32",
-        /// 16-bit products summed in 32 bits; not supported in this version.
+        /// 16-bit activations and products, summed in 32 bits; parameters, norms and losses in 32. For GPUs.
         Mixed = "mixed",
     }
 }

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::optimizer::{Cosine, Linear, Sgd};
 use super::source::Span;
 use super::train::{Loss, Metric, Train};
-use super::types::{Config, Precision};
+use super::types::Config;
 
 /// Where a key stands; the section itself if the key is left to its default.
 fn at(node: &Node, key: &str) -> Span {
@@ -145,12 +145,6 @@ pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
 /// Rules over several sections.
 pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
     run_name(config, node, cx);
-    if config.precision == Precision::Mixed {
-        let span = node.get("precision").map_or(node.span, |precision| precision.span);
-        cx.within("precision", |cx| {
-            _ = cx.error(span, "`mixed` is not supported in this version").help("use `f32`")
-        });
-    }
     loss_fits_targets(config, node, cx);
     metrics_fit_loss(config, node, cx);
     if let Some(best) = &config.checkpoint.keep_best {

@@ -5,11 +5,15 @@ use super::cpu::CpuExecutor;
 use super::{DeviceError, Executor, Globals, Run};
 use crate::graph::eval::{self, Tensor};
 use crate::graph::{DType, Graph, Leaf, TensorType, ValueId, grad};
-use crate::ops::{Case, Domain, Target, philox};
-use crate::plan::{self, Page, Plan};
+use crate::ops::{Case, Domain, Port, Storage, Target, map, philox};
+use crate::plan::{self, Page, Plan, Precision};
 
 /// Largest accepted difference, relative to an element's magnitude plus the largest of its tensor.
 pub const TOLERANCE: f64 = 3e-5;
+
+/// The same where values between operands and results are stored in half precision: a few of its
+/// units in the last place, 2⁻¹¹.
+pub const HALF_TOLERANCE: f64 = 2e-3;
 
 /// A case as a graph with values: the op's results, and the gradients of Σ ⟨cotangent, result⟩.
 #[derive(Debug)]
@@ -74,6 +78,17 @@ impl Trial {
         Ok(Trial { graph, inputs, outputs, operands: operands.len(), results, variables })
     }
 
+    /// The trial with operands and cotangents rounded to half precision.
+    #[must_use]
+    pub fn rounded_to_half(mut self) -> Self {
+        for (_, _, value) in &mut self.inputs {
+            if let Tensor::F(values) = value {
+                values.iter_mut().for_each(|v| *v = half::f16::from_f64(*v).to_f64());
+            }
+        }
+        self
+    }
+
     /// All outputs, in a precision of the CPU.
     fn run<R: crate::ops::Real>(&self, inputs: &[Tensor<f64>]) -> Vec<Vec<R>> {
         let values = eval::run(&self.graph, &globals(), |leaf, _| match leaf {
@@ -101,9 +116,29 @@ impl Trial {
     ///
     /// # Errors
     /// What does not fit the target.
-    pub fn plan(&self, target: &Target) -> Result<Plan, String> {
+    pub fn plan(&self, target: &Target, precision: Precision) -> Result<Plan, String> {
         let inputs: Vec<ValueId> = self.inputs.iter().map(|(value, _, _)| *value).collect();
-        plan::of_graph(&self.graph, &inputs, &self.outputs, target)
+        let (mut graph, mut outputs) = (self.graph.clone(), self.outputs.clone());
+        if precision == Precision::Mixed {
+            let single = |value: ValueId| {
+                let readers = graph.nodes.iter().flat_map(|node| {
+                    let inputs = node.inputs.iter().enumerate();
+                    inputs.map(|(at, input)| (*input, node.op.storage(Port::In(at))))
+                });
+                let mut readers = readers.filter(|(input, _)| graph.root(*input) == value);
+                readers.any(|(_, storage)| storage == Storage::Single)
+            };
+            let halves: Vec<ValueId> = (self.inputs.iter())
+                .filter(|(value, ty, _)| ty.dtype.is_float() && !single(*value))
+                .map(|(value, _, _)| *value)
+                .collect();
+            halves.into_iter().for_each(|value| graph.store_as(value, DType::F16));
+            // What is read back is stored in single precision; the ops' own results need not be.
+            for output in &mut outputs {
+                *output = map::copy(&mut graph, *output).map_err(|error| error.to_string())?;
+            }
+        }
+        plan::of_graph(&graph, &inputs, &outputs, target, precision)
             .map_err(|error| error.to_string())
     }
 
@@ -123,8 +158,9 @@ impl Trial {
             let slot = plan::Slot { page: Page::Arena, offset: 0, bytes };
             executor.write(slot, &vec![0xff; bytes as usize])?;
         }
+        let types = plan.programs[0].inputs.iter().map(|(_, ty)| ty.dtype);
         let inputs: Vec<Vec<u8>> =
-            self.inputs.iter().map(|(_, _, value)| to_bytes(value)).collect();
+            self.inputs.iter().zip(types).map(|((_, _, value), ty)| to_bytes(value, ty)).collect();
         let run = Run {
             program: 0,
             inputs: inputs.iter().map(Vec::as_slice).collect(),
@@ -144,7 +180,7 @@ impl Trial {
     /// # Errors
     /// What does not fit.
     pub fn on_cpu_executor(&self) -> Result<Vec<Vec<f32>>, String> {
-        let plan = self.plan(&Target::Cpu)?;
+        let plan = self.plan(&Target::Cpu, Precision::Single)?;
         let mut executor = CpuExecutor::new(plan.clone(), 2).map_err(|error| error.to_string())?;
         self.on(&mut executor, &plan, true).map_err(|error| error.to_string())
     }
@@ -231,8 +267,14 @@ fn convert<R: crate::ops::Real>(value: &Tensor<f64>) -> Tensor<R> {
     }
 }
 
-fn to_bytes(value: &Tensor<f64>) -> Vec<u8> {
+fn to_bytes(value: &Tensor<f64>, stored: DType) -> Vec<u8> {
     match value {
+        Tensor::F(values) if stored == DType::F16 => {
+            let halves = values.iter().flat_map(|v| half::f16::from_f64(*v).to_le_bytes());
+            let mut bytes: Vec<u8> = halves.collect();
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        }
         Tensor::F(values) => values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect(),
         Tensor::I(values) => bytemuck::cast_slice(values).to_vec(),
     }

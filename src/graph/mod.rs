@@ -217,6 +217,11 @@ impl Graph {
         self.push_value(ty, Origin::View(of))
     }
 
+    /// Decides how a node's result is stored: for the pass of mixed precision.
+    pub(crate) fn store_as(&mut self, value: ValueId, dtype: DType) {
+        self.values[value.index()].ty.dtype = dtype;
+    }
+
     /// Adds a node of another graph with operands of this one: for passes that rebuild a graph.
     pub(crate) fn copy_node(
         &mut self,

@@ -7,6 +7,9 @@ use std::fmt;
 pub enum DType {
     /// 32-bit float: all arithmetic.
     F32,
+    /// 16-bit float: how a program of mixed precision stores activations and their gradients.
+    /// Only the plan gives a value this type, and only for a GPU; arithmetic stays in [`DType::F32`].
+    F16,
     /// 32-bit signed integer: class indices and token ids.
     I32,
 }
@@ -14,13 +17,22 @@ pub enum DType {
 impl DType {
     /// Bytes of one element.
     pub const fn bytes(self) -> u64 {
-        4
+        match self {
+            DType::F32 | DType::I32 => 4,
+            DType::F16 => 2,
+        }
+    }
+
+    /// Whether it holds numbers rather than indices.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F16)
     }
 
     /// The name used in messages, configs and checkpoints.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
+            DType::F16 => "f16",
             DType::I32 => "i32",
         }
     }
@@ -118,9 +130,9 @@ impl TensorType {
         TensorType { shape: shape.into(), dtype: DType::I32 }
     }
 
-    /// Size in bytes.
+    /// Size in bytes, as a storage binding has it: a multiple of 4.
     pub fn bytes(&self) -> u64 {
-        self.shape.elements() as u64 * self.dtype.bytes()
+        (self.shape.elements() as u64 * self.dtype.bytes()).next_multiple_of(4)
     }
 }
 

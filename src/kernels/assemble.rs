@@ -46,7 +46,13 @@ pub fn assemble(kernel: &Kernel) -> Result<Assembled, AssembleError> {
         let Some((_, _, text)) = line else { return Err(fail(format!("it has no `{start} …`"))) };
         *text = format!("{start} {value}u;");
     }
-    let lines = unrolled(&lines).map_err(fail)?;
+    for name in &kernel.half {
+        let start = format!("alias {name}_t = f32;");
+        let line = lines.iter_mut().find(|(_, _, text)| *text == start);
+        let Some((_, _, text)) = line else { return Err(fail(format!("it has no `{start}`"))) };
+        *text = format!("alias {name}_t = f16;");
+    }
+    let lines = hoisted(unrolled(&lines).map_err(fail)?);
     let mut assembled = Assembled { text: String::new(), origins: Vec::with_capacity(lines.len()) };
     for (file, number, line) in lines {
         assembled.text.push_str(&line);
@@ -54,6 +60,19 @@ pub fn assemble(kernel: &Kernel) -> Result<Assembled, AssembleError> {
         assembled.origins.push((file, number));
     }
     Ok(assembled)
+}
+
+/// Puts what a text must begin with before the rest: each `enable` once, those of halves too.
+fn hoisted(lines: Vec<Line>) -> Vec<Line> {
+    let (mut head, body): (Vec<Line>, Vec<Line>) =
+        lines.into_iter().partition(|(_, _, text)| text.starts_with("enable "));
+    if body.iter().any(|(_, _, text)| text.contains("f16")) {
+        head.push((String::new(), 0, "enable f16;".into()));
+    }
+    head.sort_by(|a, b| a.2.cmp(&b.2));
+    head.dedup_by(|a, b| a.2 == b.2);
+    head.extend(body);
+    head
 }
 
 /// A line: its file, its number there, its text.
@@ -181,6 +200,7 @@ mod tests {
             entry: "main",
             constants: Vec::new(),
             replace: Vec::new(),
+            half: Vec::new(),
         };
         let assembled = assemble(&kernel).expect("it fits");
         let wanted = "const N: u32 = 2u;\nlet x_0_0 = 0u;\nlet x_0_1 = 0u;\nlet x_1_0 = 1u;\nlet x_1_1 = 1u;\n";

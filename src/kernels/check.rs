@@ -26,12 +26,13 @@ pub struct Translation {
     pub msl: String,
     /// SPIR-V.
     pub spirv: Vec<u32>,
-    /// HLSL.
-    pub hlsl: String,
+    /// HLSL; there is none for kernels on matrix units, which DX12 does not offer.
+    pub hlsl: Option<String>,
 }
 
-/// Parses and validates WGSL, without any extension of the language, and holds it against the
-/// floor of every WebGPU device.
+/// Parses and validates WGSL, without any extension of the language but half-precision floats and
+/// matrix units, which only devices that have them are given, and holds it against the floor of
+/// every WebGPU device.
 ///
 /// # Errors
 /// Text with the file and line of the kernel.
@@ -44,7 +45,7 @@ pub fn check(assembled: &Assembled) -> Result<Checked, String> {
         let line = error.location(&assembled.text).map_or(0, |l| l.line_number as usize);
         format!("{}: {}", place(line), error.message())
     })?;
-    let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
+    let mut validator = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX);
     let info = validator.validate(&module).map_err(|error| {
         let line = error.location(&assembled.text).map_or(0, |l| l.line_number as usize);
         format!("{}: {}", place(line), error.emit_to_string(&assembled.text))
@@ -146,12 +147,16 @@ impl Checked {
         let spirv =
             spv::write_vec(&self.module, &self.info, &spv::Options::default(), Some(&spv_pipeline))
                 .map_err(|error| format!("SPIR-V: {error}"))?;
+        let types = &self.module.types;
+        if types.iter().any(|(_, ty)| matches!(ty.inner, TypeInner::CooperativeMatrix { .. })) {
+            return Ok(Translation { msl, spirv, hlsl: None });
+        }
         let mut hlsl = String::new();
         let hlsl_options = hlsl::Options::default();
         let hlsl_pipeline = hlsl::PipelineOptions { entry_point: Some((stage, entry.to_owned())) };
         hlsl::Writer::new(&mut hlsl, &hlsl_options, &hlsl_pipeline)
             .write(&self.module, &self.info, None)
             .map_err(|error| format!("HLSL: {error}"))?;
-        Ok(Translation { msl, spirv, hlsl })
+        Ok(Translation { msl, spirv, hlsl: Some(hlsl) })
     }
 }

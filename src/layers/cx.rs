@@ -165,7 +165,7 @@ impl LayerCx<'_> {
     pub fn float_dims(&self, value: ValueId) -> Result<Vec<usize>, LayerError> {
         let ty = self.graph.ty(value);
         match ty.dtype {
-            DType::F32 => Ok(ty.shape.dims().to_vec()),
+            DType::F32 | DType::F16 => Ok(ty.shape.dims().to_vec()),
             DType::I32 => Err(LayerError("needs numbers, but its input holds class or token ids; an `embedding` turns them into numbers".into())),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::map::{self, Code, Map, Unary};
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
 
 /// Mean and biased variance of each channel of x `[batch, channels, …]`. The gradient through
 /// them is part of [`Normalize`]'s.
@@ -164,12 +164,19 @@ impl Op for BatchStats {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (batch, channels, pixels) = extents(call.ins[0]);
         let dims = vec![batch as u32, channels as u32, pixels as u32];
         let binds = vec![Bind::In(0), Bind::Out(0), Bind::Out(1)];
         vec![Launch {
-            kernel: Kernel::file("batch_stats", "batch_stats"),
+            kernel: Kernel::file("batch_stats", "batch_stats").stored("x", call.ins[0]),
             dims,
             binds,
             grid: crate::ops::launch::fold_groups(channels),
@@ -221,6 +228,13 @@ impl Op for Normalize {
 
     fn cpu_f64(&self, call: Call<'_, f64>) {
         self.map.cpu_f64(call);
+    }
+
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0) | Port::Out(0) => Storage::Either,
+            _ => Storage::Single,
+        }
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
@@ -297,6 +311,13 @@ impl Op for BatchNormGradStats {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0 | 3) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (batch, channels, pixels) = extents(call.ins[0]);
         let dims = vec![batch as u32, channels as u32, pixels as u32, self.eps.to_bits()];
@@ -304,7 +325,9 @@ impl Op for BatchNormGradStats {
             vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::Out(0), Bind::Out(1)];
         let grid = crate::ops::launch::fold_groups(channels);
         vec![Launch {
-            kernel: Kernel::file("batch_norm_grad_stats", "grad_stats"),
+            kernel: Kernel::file("batch_norm_grad_stats", "grad_stats")
+                .stored("x", call.ins[0])
+                .stored("dy", call.ins[3]),
             dims,
             binds,
             grid,

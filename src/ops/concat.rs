@@ -2,7 +2,7 @@
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
 
 /// Joins float tensors that differ only in `axis`.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,17 +71,22 @@ impl Copy {
         }
     }
 
-    fn launch(&self, input: Bind) -> Launch {
+    fn launch(&self, input: usize, call: &GpuCall<'_>) -> Launch {
         let dims = [self.outer, self.in_row, self.out_row, self.from, self.to, self.len];
         let dims = dims.iter().map(|d| *d as u32).collect();
         Launch::flat(
-            Kernel::file("concat", "copy"),
+            moved("copy", call, input),
             dims,
-            vec![input, Bind::Out(0)],
+            vec![Bind::In(input), Bind::Out(0)],
             self.outer * self.len,
             256,
         )
     }
+}
+
+/// The kernel that moves elements of an operand to the result.
+fn moved(entry: &'static str, call: &GpuCall<'_>, input: usize) -> Kernel {
+    Kernel::file("concat", entry).stored("input", call.ins[input]).stored("out", call.outs[0])
 }
 
 impl Concat {
@@ -148,9 +153,13 @@ impl Op for Concat {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let copies = self.copies(call.ins, call.outs[0]);
-        copies.iter().enumerate().map(|(index, copy)| copy.launch(Bind::In(index))).collect()
+        copies.iter().enumerate().map(|(index, copy)| copy.launch(index, call)).collect()
     }
 }
 
@@ -200,8 +209,12 @@ impl Op for Slice {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        vec![self.copy(call.ins[0]).launch(Bind::In(0))]
+        vec![self.copy(call.ins[0]).launch(0, call)]
     }
 }
 
@@ -250,13 +263,17 @@ impl Op for Pad {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let copy = self.copy(call.ins[0]);
         let dims = [copy.outer, copy.in_row, copy.out_row, copy.from, copy.to, copy.len];
         let dims = dims.iter().map(|d| *d as u32).collect();
         let threads = copy.outer * copy.out_row;
         vec![Launch::flat(
-            Kernel::file("concat", "pad"),
+            moved("pad", call, 0),
             dims,
             vec![Bind::In(0), Bind::Out(0)],
             threads,

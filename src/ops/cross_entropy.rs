@@ -9,7 +9,7 @@ use crate::graph::{DType, Graph, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
 
 /// Operands: logits `[rows, classes]`, targets i32 `[rows]`. Results `[rows]`: the loss, the
 /// weight (1, or 0 where ignored), and 1 where the first largest logit is the target's. A target
@@ -133,13 +133,20 @@ impl Op for CrossEntropy {
         4 * ins[0].shape.elements() as u64
     }
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0), Bind::Out(1), Bind::Out(2)];
         let grid = fold_groups(call.ins[0].shape.dims()[0]);
         vec![Launch {
-            kernel: Kernel::file("cross_entropy", "cross_entropy"),
+            kernel: Kernel::file("cross_entropy", "cross_entropy").stored("logits", call.ins[0]),
             dims: self.dims(call.ins[0]),
             binds,
             grid,
@@ -191,13 +198,22 @@ impl Op for CrossEntropyGrad {
         5 * ins[0].shape.elements() as u64
     }
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0) | Port::Out(0) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let binds = vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::Out(0)];
         let grid = fold_groups(call.ins[0].shape.dims()[0]);
         vec![Launch {
-            kernel: Kernel::file("cross_entropy_grad", "cross_entropy_grad"),
+            kernel: Kernel::file("cross_entropy_grad", "cross_entropy_grad")
+                .stored("logits", call.ins[0])
+                .stored("dx", call.outs[0]),
             dims: self.0.dims(call.ins[0]),
             binds,
             grid,

@@ -5,7 +5,7 @@ use crate::cpu_by_eval;
 use crate::graph::{DType, Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
 
 /// Operands table `[rows, width]` and ids i32 of any shape; result `[ids…, width]`. An id outside
 /// of the table gives NaN.
@@ -62,6 +62,13 @@ impl Op for Embedding {
         0
     }
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::Out(0) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
@@ -69,7 +76,7 @@ impl Op for Embedding {
         let n = call.outs[0].shape.elements();
         let dims = vec![d[0] as u32, d[1] as u32, n as u32];
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
-        vec![Launch::flat(Kernel::file("embedding", "embedding"), dims, binds, n, 256)]
+        vec![Launch::flat(Kernel::file("embedding", "embedding").stored("out", call.outs[0]), dims, binds, n, 256)]
     }
 }
 
@@ -119,6 +126,13 @@ impl Op for EmbeddingGrad {
         ins[1].shape.elements() as u64
     }
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(1) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     cpu_by_eval!();
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
@@ -127,7 +141,7 @@ impl Op for EmbeddingGrad {
         let dims = vec![self.rows as u32, width as u32, ids as u32];
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
         let grid = fold_groups(self.rows * width.div_ceil(64));
-        vec![Launch { kernel: Kernel::file("embedding_grad", "embedding_grad"), dims, binds, grid }]
+        vec![Launch { kernel: Kernel::file("embedding_grad", "embedding_grad").stored("dy", call.ins[1]), dims, binds, grid }]
     }
 }
 

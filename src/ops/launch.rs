@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use crate::graph::{DType, TensorType};
+
 /// Where a program will run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
@@ -29,6 +31,20 @@ pub struct GpuLimits {
     pub grid: u32,
     /// Alignment of a binding's offset, in bytes.
     pub offset_alignment: u64,
+    /// Whether kernels may store half-precision floats.
+    pub half: bool,
+    /// The matrix units that kernels may use.
+    pub matrix: Option<MatrixUnits>,
+}
+
+/// Matrix units: the products of small matrices of half-precision floats that a group of 32 threads
+/// computes at once, with sums in single precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatrixUnits {
+    /// 8×8, as Apple's GPUs have them.
+    Side8,
+    /// 16×16, as most GPUs under Vulkan have them.
+    Side16,
 }
 
 impl GpuLimits {
@@ -42,6 +58,8 @@ impl GpuLimits {
         buffer_bytes: 256 << 20,
         grid: 65_535,
         offset_alignment: 256,
+        half: false,
+        matrix: None,
     };
 }
 
@@ -56,6 +74,8 @@ pub struct Kernel {
     pub constants: Vec<(&'static str, u32)>,
     /// What stands in the place of library files, by their stem.
     pub replace: Vec<(&'static str, Replacement)>,
+    /// Storage that holds half-precision floats, by the name before `_t` in `alias x_t = f32;`.
+    pub half: Vec<&'static str>,
 }
 
 /// What stands in the place of a library file.
@@ -84,7 +104,16 @@ pub enum Source {
 impl Kernel {
     /// A kernel file's entry point, unspecialised.
     pub fn file(stem: &'static str, entry: &'static str) -> Self {
-        Kernel { source: Source::File(stem), entry, constants: Vec::new(), replace: Vec::new() }
+        Kernel { source: Source::File(stem), entry, constants: Vec::new(), replace: Vec::new(), half: Vec::new() }
+    }
+
+    /// Says how an operand is stored: `alias NAME_t = f32;` becomes `f16` where it is so.
+    #[must_use]
+    pub fn stored(mut self, name: &'static str, ty: &TensorType) -> Self {
+        if ty.dtype == DType::F16 {
+            self.half.push(name);
+        }
+        self
     }
 
     /// Sets one of the file's constants.

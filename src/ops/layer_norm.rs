@@ -11,8 +11,7 @@ use crate::ops::cpu::{self, fold_lanes, par_rows};
 use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
 use crate::ops::{
-    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall,
-};
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall, Port, Storage};
 
 /// Operands x `[…, features]`, γ `[features]`, β `[features]`; results y, μ `[rows]`, r `[rows]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,13 +124,22 @@ impl Op for LayerNorm {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0) | Port::Out(0) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (rows, cols) = rows_cols(call.ins[0]);
         let binds =
             vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::Out(0), Bind::Out(1), Bind::Out(2)];
         let dims = vec![rows as u32, cols as u32, self.eps.to_bits()];
         vec![Launch {
-            kernel: Kernel::file("layer_norm", "layer_norm"),
+            kernel: Kernel::file("layer_norm", "layer_norm")
+                .stored("x", call.ins[0])
+                .stored("y", call.outs[0]),
             dims,
             binds,
             grid: fold_groups(rows),
@@ -178,13 +186,23 @@ impl Op for LayerNormGradInput {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0 | 4) | Port::Out(0) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (rows, cols) = rows_cols(call.ins[0]);
         let binds =
             vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::In(4), Bind::Out(0)];
         let dims = vec![rows as u32, cols as u32];
         vec![Launch {
-            kernel: Kernel::file("layer_norm_grad_input", "grad_input"),
+            kernel: Kernel::file("layer_norm_grad_input", "grad_input")
+                .stored("x", call.ins[0])
+                .stored("dy", call.ins[4])
+                .stored("dx", call.outs[0]),
             dims,
             binds,
             grid: fold_groups(rows),
@@ -237,12 +255,21 @@ impl Op for LayerNormGradParams {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0 | 3) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let (rows, cols) = rows_cols(call.ins[0]);
         let parts = rows.div_ceil(CHUNK);
         let dims = vec![rows as u32, cols as u32, CHUNK as u32, parts as u32];
         let partial = Launch {
-            kernel: Kernel::file("layer_norm_grad_params", "partial"),
+            kernel: Kernel::file("layer_norm_grad_params", "partial")
+                .stored("x", call.ins[0])
+                .stored("dy", call.ins[3]),
             dims: dims.clone(),
             binds: vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::Scratch],
             grid: fold_groups(parts * cols.div_ceil(64)),

@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub use accumulate::Accumulate;
 pub use cpu::{Call, Operand};
 pub use grad_scale::GradScale;
-pub use launch::{Bind, GpuLimits, Kernel, Launch, Replacement, Target};
+pub use launch::{Bind, GpuLimits, Kernel, Launch, MatrixUnits, Replacement, Target};
 pub use real::Real;
 pub use stats::Stats;
 
@@ -76,6 +76,12 @@ pub trait Op: Debug + Send + Sync {
         0
     }
 
+    /// Whether the operand or result may be stored in half precision. The kernels of an op whose
+    /// answer is not [`Storage::Single`] look at the types they are given.
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Single
+    }
+
     /// Pairs `(input, output)` that share memory: the op updates the input in place. The CPU call
     /// sees [`Operand::InPlace`] for such an input and finds its content in the output.
     fn in_place(&self) -> &[(usize, usize)] {
@@ -99,6 +105,26 @@ pub trait Op: Debug + Send + Sync {
     fn unfused(&self, _graph: &mut Graph, _ins: &[ValueId]) -> Option<Vec<ValueId>> {
         None
     }
+}
+
+/// An operand or a result of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// The operand of this index.
+    In(usize),
+    /// The result of this index.
+    Out(usize),
+}
+
+/// How a float operand or result may be stored in a program of mixed precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// In single precision only.
+    Single,
+    /// In single or half precision, as it comes.
+    Either,
+    /// In either, but it is a factor of a product, which matrix units want in half precision.
+    Factor,
 }
 
 /// Implements the two CPU entry points of [`Op`] by one generic method `eval<R: Real>`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
 
 /// The largest element of each window of x `[batch, channels, height, width]`; padding never wins.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,13 +143,13 @@ fn planes(ty: &TensorType) -> usize {
 }
 
 fn flat(
-    entry: &'static str,
-    file: &'static str,
+    kernel: Kernel,
     dims: Vec<u32>,
     binds: Vec<Bind>,
     out: &TensorType,
 ) -> Vec<Launch> {
-    vec![Launch::flat(Kernel::file(file, entry), dims, binds, out.shape.elements(), 256)]
+    let kernel = kernel.stored("out", out);
+    vec![Launch::flat(kernel, dims, binds, out.shape.elements(), 256)]
 }
 
 /// Planes that one piece of CPU work takes.
@@ -207,9 +207,14 @@ impl Op for MaxPool2d {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let dims = self.plane(call.ins[0], call.outs[0]).dims(planes(call.ins[0]), false);
-        flat("max_pool", "max_pool2d", dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
+        let kernel = Kernel::file("max_pool2d", "max_pool").stored("x", call.ins[0]);
+        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
     }
 }
 
@@ -246,15 +251,16 @@ impl Op for MaxPool2dGrad {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let dims = self.0.plane(call.ins[0], call.ins[1]).dims(planes(call.ins[0]), false);
-        flat(
-            "max_pool_grad",
-            "max_pool2d",
-            dims,
-            vec![Bind::In(0), Bind::Out(0), Bind::In(1)],
-            call.outs[0],
-        )
+        let kernel = Kernel::file("max_pool2d", "max_pool_grad")
+            .stored("x", call.ins[0])
+            .stored("dy", call.ins[1]);
+        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0), Bind::In(1)], call.outs[0])
     }
 }
 
@@ -311,10 +317,15 @@ impl Op for AvgPool2d {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let p = self.plane(&call.ins[0].shape, &call.outs[0].shape);
         let dims = p.dims(planes(call.ins[0]), self.count_include_pad);
-        flat("avg_pool", "avg_pool2d", dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
+        let kernel = Kernel::file("avg_pool2d", "avg_pool").stored("input", call.ins[0]);
+        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
     }
 }
 
@@ -357,10 +368,15 @@ impl Op for AvgPool2dGrad {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let p = self.0.plane(&call.outs[0].shape, &call.ins[0].shape);
         let dims = p.dims(planes(call.ins[0]), self.0.count_include_pad);
-        flat("avg_pool_grad", "avg_pool2d", dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
+        let kernel = Kernel::file("avg_pool2d", "avg_pool_grad").stored("input", call.ins[0]);
+        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
     }
 }
 

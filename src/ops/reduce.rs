@@ -6,8 +6,7 @@ use crate::ops::cpu::{self, par_rows};
 use crate::ops::map;
 use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall,
-    Target,
-};
+    Target, Port, Storage};
 
 /// Sums over neighbouring axes: the operand is seen as `[outer, reduce, inner]`, the result is
 /// `[outer, inner]`, under `out`'s shape.
@@ -154,13 +153,20 @@ impl Op for ReduceSum {
 
     cpu_by_eval!();
 
-    fn gpu(&self, _call: &GpuCall<'_>) -> Vec<Launch> {
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0) => Storage::Either,
+            _ => Storage::Single,
+        }
+    }
+
+    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let word = |n: usize| n as u32;
         if self.inner == 1 {
             let dims = vec![word(self.outer), word(self.reduce)];
             let grid = crate::ops::launch::fold_groups(self.outer);
             return vec![Launch {
-                kernel: Kernel::file("reduce", "rows"),
+                kernel: Kernel::file("reduce", "rows").stored("x", call.ins[0]),
                 dims,
                 binds: vec![Bind::In(0), Bind::Out(0)],
                 grid,
@@ -172,7 +178,11 @@ impl Op for ReduceSum {
             let dims =
                 vec![word(self.outer), word(reduce), word(self.inner), word(chunk), word(parts)];
             let grid = crate::ops::launch::fold_groups(self.outer * parts * columns);
-            Launch { kernel: Kernel::file("reduce", "columns"), dims, binds: vec![from, to], grid }
+            let kernel = match from {
+                Bind::In(_) => Kernel::file("reduce", "columns").stored("x", call.ins[0]),
+                _ => Kernel::file("reduce", "columns"),
+            };
+            Launch { kernel, dims, binds: vec![from, to], grid }
         };
         if parts == 1 {
             return vec![launch(Bind::In(0), Bind::Out(0), self.reduce, self.reduce, 1)];

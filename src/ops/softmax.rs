@@ -5,7 +5,7 @@ use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
 use crate::ops::cpu::{dot, par_rows};
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
+use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
 
 /// Softmax over the last axis of one operand.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,9 +69,15 @@ impl Op for Softmax {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         vec![row_launch(
-            Kernel::file("softmax", "softmax"),
+            Kernel::file("softmax", "softmax")
+                .stored("a", call.ins[0])
+                .stored("b", call.outs[0]),
             call.ins[0],
             vec![Bind::In(0), Bind::Out(0)],
         )]
@@ -117,9 +123,17 @@ impl Op for SoftmaxGrad {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
-        vec![row_launch(Kernel::file("softmax", "softmax_grad"), call.ins[0], binds)]
+        let kernel = Kernel::file("softmax", "softmax_grad")
+            .stored("a", call.ins[0])
+            .stored("b", call.ins[1])
+            .stored("c", call.outs[0]);
+        vec![row_launch(kernel, call.ins[0], binds)]
     }
 }
 

@@ -1,10 +1,12 @@
-//! The tiles of kernels/lib/tile.wgsl, which matrix products and convolutions share: which there
-//! are, and which one a product runs with.
+//! The tiles of kernels/lib/tile.wgsl and kernels/lib/matrix_tile.wgsl, which matrix products and
+//! convolutions share: which there are, and which one a product runs with.
 
-use super::{GpuLimits, Kernel};
+use super::{GpuLimits, Kernel, MatrixUnits};
+use crate::graph::{DType, TensorType};
 
-/// What a workgroup of 256 threads computes: `rows × cols` elements of C, `depth` terms of the sums
-/// at a time; each thread a block of 4×4, `slices` threads taking turns at the terms of one block.
+/// What a workgroup computes: `rows × cols` elements of C, `depth` terms of the sums at a time. On
+/// matrix units by 128 threads; otherwise by 256, each a block of 4×4, `slices` threads taking turns
+/// at the terms of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tile {
     /// Rows of C.
@@ -18,15 +20,26 @@ pub struct Tile {
     /// Multiply-adds in the same time as the largest tile, as measured where there is enough work
     /// for all.
     pub speed: f64,
+    /// The matrix units that it runs on, if any.
+    pub units: Option<MatrixUnits>,
 }
 
 /// The tiles: the first is the fastest where there is enough work for all, the second gives more
 /// workgroups. Larger ones were slower on every shape of benches/tiles.rs: they leave too few
 /// threads on a core to hide the latency of memory.
 pub const TILES: [Tile; 2] = [
-    Tile { rows: 64, cols: 64, depth: 16, slices: 1, speed: 1.0 },
-    Tile { rows: 32, cols: 32, depth: 32, slices: 4, speed: 0.5 },
+    Tile { rows: 64, cols: 64, depth: 16, slices: 1, speed: 1.0, units: None },
+    Tile { rows: 32, cols: 32, depth: 32, slices: 4, speed: 0.5, units: None },
 ];
+
+/// The tiles on matrix units.
+pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 2] {
+    let units = Some(units);
+    [
+        Tile { rows: 128, cols: 128, depth: 32, slices: 1, speed: 1.0, units },
+        Tile { rows: 64, cols: 64, depth: 32, slices: 1, speed: 0.5, units },
+    ]
+}
 
 /// A product as the choice sees it: `layers` matrices of `m × n` with sums of `k` terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +52,22 @@ pub struct Problem {
     pub n: usize,
     /// Terms of a sum.
     pub k: usize,
+    /// The matrix units that its factors suit: those of the device, where one of them is stored in
+    /// half precision.
+    pub units: Option<MatrixUnits>,
+}
+
+impl Problem {
+    /// The units for factors of these types.
+    pub fn units(limits: &GpuLimits, factors: &[&TensorType]) -> Option<MatrixUnits> {
+        let half = factors[..2].iter().any(|ty| ty.dtype == DType::F16);
+        limits.matrix.filter(|_| half)
+    }
+
+    /// The tiles that it can run with.
+    pub fn tiles(&self) -> [Tile; 2] {
+        self.units.map_or(TILES, matrix_tiles)
+    }
 }
 
 /// A tile, and the parts that every sum is split into; the parts are added in order afterwards.
@@ -50,16 +79,22 @@ pub struct Choice {
     pub parts: usize,
 }
 
-/// Workgroups that fill a card.
-const FULL: f64 = 384.0;
+/// What the choice assumes of a card, in multiply-adds of one workgroup in the largest tile.
+struct Card {
+    /// Workgroups that fill it.
+    full: f64,
+    /// What a second dispatch costs.
+    finish: f64,
+    /// What an element of a part costs, written and read again.
+    part: f64,
+}
+
+const SCALAR: Card = Card { full: 384.0, finish: 400_000.0, part: 0.2 };
+const MATRIX: Card = Card { full: 264.0, finish: 2_000_000.0, part: 3.0 };
 /// Fewest terms that are worth a part.
 const MIN_TERMS: usize = 64;
 /// Most parts.
 const MAX_PARTS: usize = 64;
-/// What a second dispatch costs, in multiply-adds of one workgroup.
-const FINISH: f64 = 400_000.0;
-/// What an element of a part costs, written and read again.
-const PART: f64 = 0.2;
 
 /// The cheapest tile and split for a product: the multiply-adds that the busiest part of the card
 /// has to do, by the tile's speed.
@@ -69,25 +104,26 @@ pub fn choose(problem: &Problem, limits: &GpuLimits) -> Choice {
         let bytes = parts * problem.layers * problem.m * problem.n * 4;
         *parts == 1 || bytes as u64 <= limits.binding_bytes
     };
-    let all = TILES.into_iter().flat_map(|tile| {
+    let all = problem.tiles().into_iter().flat_map(|tile| {
         let parts = std::iter::successors(Some(1), |p| Some(p * 2)).take_while(move |p| *p <= most);
         parts.filter(fits).map(move |parts| Choice { tile, parts })
     });
     let cheapest = all.min_by(|a, b| a.cost(problem).total_cmp(&b.cost(problem)));
-    cheapest.unwrap_or(Choice { tile: TILES[0], parts: 1 })
+    cheapest.unwrap_or(Choice { tile: problem.tiles()[0], parts: 1 })
 }
 
 impl Choice {
     fn cost(&self, problem: &Problem) -> f64 {
-        let Tile { rows, cols, speed, .. } = self.tile;
+        let Tile { rows, cols, speed, units, .. } = self.tile;
+        let card = if units.is_some() { MATRIX } else { SCALAR };
         let tiles = problem.layers * problem.m.div_ceil(rows) * problem.n.div_ceil(cols);
         let terms = problem.k.div_ceil(self.parts) as f64;
-        let busy = ((tiles * self.parts) as f64 / FULL).max(1.0);
+        let busy = ((tiles * self.parts) as f64 / card.full).max(1.0);
         // The last workgroups leave a part of the card idle.
         let waves = busy + 0.5;
         let outputs = problem.layers * problem.m * problem.n;
         let finish =
-            if self.parts > 1 { FINISH + PART * (self.parts * outputs) as f64 } else { 0.0 };
+            if self.parts > 1 { card.finish + card.part * (self.parts * outputs) as f64 } else { 0.0 };
         terms * (rows * cols) as f64 / speed * waves + finish
     }
 }
@@ -96,17 +132,42 @@ impl Tile {
     /// Sets the tile's constants in a kernel; `along_terms` says for A and B whether their quads
     /// lie along the terms of the sums.
     pub fn specialise(&self, kernel: Kernel, along_terms: [bool; 2]) -> Kernel {
-        let slice = self.rows * self.cols / 16;
-        let sums = if self.slices > 1 { slice * 4 } else { 1 };
-        [
+        let kernel = [
             ("ROWS", self.rows),
             ("COLS", self.cols),
             ("DEPTH", self.depth),
+            ("A_ALONG_TERMS", usize::from(along_terms[0])),
+            ("B_ALONG_TERMS", usize::from(along_terms[1])),
+        ]
+        .into_iter()
+        .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32));
+        match self.units {
+            None => self.in_blocks(kernel),
+            Some(units) => self.on_units(kernel, units),
+        }
+    }
+
+    fn on_units(&self, kernel: Kernel, units: MatrixUnits) -> Kernel {
+        let kernel = kernel.with_library("tile", "matrix_tile");
+        let (kernel, side) = match units {
+            MatrixUnits::Side8 => (kernel.with_library("matrix16", "matrix8"), 8),
+            MatrixUnits::Side16 => (kernel, 16),
+        };
+        let quads = |extent: usize| (extent * self.depth / 4 / 128) as u32;
+        kernel
+            .with("A_QUADS", quads(self.rows))
+            .with("B_QUADS", quads(self.cols))
+            .with("PARTS_M", (self.rows / 2 / side) as u32)
+            .with("PAIRS_N", (self.cols / 4 / side) as u32)
+    }
+
+    fn in_blocks(&self, kernel: Kernel) -> Kernel {
+        let slice = self.rows * self.cols / 16;
+        let sums = if self.slices > 1 { slice * 4 } else { 1 };
+        [
             ("SLICES", self.slices),
             ("STEPS", self.depth / self.slices),
             ("SUMS", sums),
-            ("A_ALONG_TERMS", usize::from(along_terms[0])),
-            ("B_ALONG_TERMS", usize::from(along_terms[1])),
         ]
         .into_iter()
         .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32))
@@ -120,7 +181,7 @@ mod tests {
     /// The cases of ops/matmul count on these.
     #[test]
     fn every_tile_is_the_choice_for_some_case() {
-        let chosen = |m, n, k| choose(&Problem { layers: 1, m, n, k }, &GpuLimits::FLOOR);
+        let chosen = |m, n, k| choose(&Problem { layers: 1, m, n, k, units: None }, &GpuLimits::FLOOR);
         let sides = |c: Choice| (c.tile.rows, c.tile.cols);
         assert_eq!(sides(chosen(1285, 1283, 9)), (64, 64));
         assert_eq!(sides(chosen(1284, 1280, 8)), (64, 64));

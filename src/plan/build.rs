@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::place::{self, Fixed};
-use super::{ALIGN, Layout, Page, Plan, PlanError, Program, ProgramId, Roles, Slot, prune};
+use super::{
+    ALIGN, Layout, Page, Plan, PlanError, Precision, Program, ProgramId, Roles, Slot, precision, prune,
+};
 use crate::graph::{Graph, Leaf, TensorType, ValueId, grad};
-use crate::ops::map::{Code, Map};
+use crate::ops::map;
 use crate::ops::update::UpdateRule;
 use crate::ops::{Accumulate, GradScale, Stats, Target};
 
@@ -32,6 +34,8 @@ pub struct Forward {
 pub struct Request<'a> {
     /// Where it will run.
     pub target: &'a Target,
+    /// How values between the parameters and the loss are stored.
+    pub precision: Precision,
     /// The parameters' order.
     pub params: &'a Layout,
     /// The states' order.
@@ -95,10 +99,12 @@ pub fn of_graph(
     inputs: &[ValueId],
     outputs: &[ValueId],
     target: &Target,
+    precision: Precision,
 ) -> Result<Plan, PlanError> {
     let nothing = Layout::default();
     let request = Request {
         target,
+        precision,
         params: &nothing,
         states: &nothing,
         trained: &[],
@@ -213,8 +219,17 @@ impl Builder<'_> {
         keep.extend(outputs.iter().chain(updates));
         let (graph, pruned) = prune::prune(&graph, &keep);
         let keep: Vec<ValueId> = keep.iter().map(|v| pruned[v]).collect();
+        let (graph, stored) = match self.request.precision {
+            Precision::Single => (graph, None),
+            Precision::Mixed => {
+                let (graph, stored) = precision::mixed(&graph, &keep);
+                (graph, Some(stored))
+            }
+        };
+        let stored = |value: &ValueId| stored.as_ref().map_or(*value, |stored| stored[value]);
+        let keep: Vec<ValueId> = keep.iter().map(stored).collect();
         let (graph, fused) = super::fuse::fuse(&graph, &keep, self.request.target);
-        let at = |value: &ValueId| graph.root(fused[&pruned[value]]);
+        let at = |value: &ValueId| graph.root(fused[&stored(&pruned[value])]);
         let pinned: HashMap<ValueId, Slot> =
             pins.iter().map(|(value, slot)| (at(value), *slot)).collect();
         let kept: Vec<ValueId> = outputs.iter().map(at).collect();
@@ -226,7 +241,7 @@ impl Builder<'_> {
         self.arena = self.arena.max(placed.arena);
         let outputs = outputs
             .iter()
-            .map(|v| (placed.slots[&at(v)], graph.ty(fused[&pruned[v]]).clone()))
+            .map(|v| (placed.slots[&at(v)], graph.ty(fused[&stored(&pruned[v])]).clone()))
             .collect();
         self.programs.push(Program { steps: placed.steps, inputs: batch, outputs });
         Ok(self.programs.len() - 1)
@@ -397,12 +412,7 @@ fn distinct(
         let root = graph.root(value);
         let mut pinned = value;
         if grad::is_leaf(graph, value) || taken.contains(&root) {
-            let map = Map {
-                code: Code::of(|code| code.input(0)),
-                inputs: 1,
-                shape: graph.shape(value).clone(),
-            };
-            pinned = graph.op(map, &[value])?;
+            pinned = map::copy(graph, value)?;
         }
         taken.push(graph.root(pinned));
         out.push((pinned, slot));

@@ -377,6 +377,7 @@ impl<'a> Rebuild<'a> {
         };
         for (old, new) in outputs.iter().zip(results) {
             let ty = graph.ty(*old);
+            self.out.store_as(new, ty.dtype);
             let new = if ty.shape == cluster.shape { new } else { self.out.view(new, ty.clone()) };
             self.to.insert(*old, new);
         }

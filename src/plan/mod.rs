@@ -7,6 +7,7 @@ mod build;
 pub mod fuse;
 mod layout;
 mod place;
+mod precision;
 mod prune;
 pub mod report;
 
@@ -58,6 +59,16 @@ impl Page {
             Page::Arena => "activations".into(),
         }
     }
+}
+
+/// How a plan stores what lies between the parameters and the loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// In single precision.
+    #[default]
+    Single,
+    /// In half precision where an op can, for a GPU that has it.
+    Mixed,
 }
 
 /// A range of a page, in bytes.

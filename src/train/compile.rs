@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::source::Span;
 use crate::config::train::Loss;
-use crate::config::types::Config;
+use crate::config::types::{Config, Precision};
 use crate::layers::{BuildError, Built, InputSpec, Mode, Model, Registry, Row};
 use crate::ops::Target;
 use crate::ops::update::UpdateRule;
@@ -156,6 +156,10 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
     });
     let plan = plan::build(Request {
         target,
+        precision: match spec.config.precision {
+            Precision::F32 => plan::Precision::Single,
+            Precision::Mixed => plan::Precision::Mixed,
+        },
         params: &params,
         states: &states,
         trained: &registry.trained,

@@ -9,7 +9,7 @@ use super::Options;
 use super::counted::Counted;
 use super::executor::GpuExecutor;
 use crate::device::{DeviceError, DeviceInfo};
-use crate::ops::GpuLimits;
+use crate::ops::{GpuLimits, MatrixUnits};
 use crate::plan::Plan;
 
 /// Below 4 GiB: a Metal binding of 2³² bytes or more computes wrong results in silence.
@@ -122,6 +122,33 @@ fn limits(adapter: &Adapter) -> GpuLimits {
         buffer_bytes: limits.max_buffer_size,
         grid: limits.max_compute_workgroups_per_dimension,
         offset_alignment: u64::from(limits.min_storage_buffer_offset_alignment),
+        half: adapter.features().contains(wgpu::Features::SHADER_F16),
+        matrix: matrix_units(adapter),
+    }
+}
+
+/// The matrix units that kernels can use: products of half-precision floats with sums in single
+/// precision, by groups of 32 threads.
+fn matrix_units(adapter: &Adapter) -> Option<MatrixUnits> {
+    let info = adapter.get_info();
+    let wanted = wgpu::Features::SHADER_F16 | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+    if !adapter.features().contains(wanted)
+        || (info.subgroup_min_size, info.subgroup_max_size) != (32, 32)
+    {
+        return None;
+    }
+    let kinds = adapter.cooperative_matrix_properties();
+    let has = |side: u32| {
+        kinds.iter().any(|kind| {
+            (kind.m_size, kind.n_size, kind.k_size) == (side, side, side)
+                && kind.ab_type == wgpu::CooperativeScalarType::F16
+                && kind.cr_type == wgpu::CooperativeScalarType::F32
+        })
+    };
+    match (has(16), has(8)) {
+        (true, _) => Some(MatrixUnits::Side16),
+        (false, true) => Some(MatrixUnits::Side8),
+        (false, false) => None,
     }
 }
 
@@ -178,9 +205,21 @@ fn connect(adapter: &Adapter) -> Result<GpuDevice, DeviceError> {
             info.name, floor.storage_bindings, floor.workgroup_threads, floor.workgroup_bytes
         )));
     }
+    let mut features = wgpu::Features::empty();
+    features.set(wgpu::Features::SHADER_F16, limits.half);
+    features.set(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX, limits.matrix.is_some());
+    let experimental = match limits.matrix {
+        None => wgpu::ExperimentalFeatures::disabled(),
+        // SAFETY: what is experimental is the extension of the language for matrix units, used by
+        // the project's own kernels, which the tests hold against double precision.
+        #[allow(unsafe_code, reason = "there is no other way to the matrix units")]
+        Some(_) => unsafe { wgpu::ExperimentalFeatures::enabled() },
+    };
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("wootz"),
+        required_features: features,
         required_limits: adapter.limits(),
+        experimental_features: experimental,
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };

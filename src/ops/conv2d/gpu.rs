@@ -1,15 +1,22 @@
 //! Convolution on the GPU: the three implicit products over one tile kernel.
 
 use super::Extents;
+use crate::graph::TensorType;
 use crate::ops::launch::fold_groups;
 use crate::ops::tile::{Choice, Problem, choose};
-use crate::ops::{Bind, GpuLimits, Kernel, Launch};
+use crate::ops::{Bind, GpuCall, GpuLimits, Kernel, Launch};
 
 /// One of the three products: extents of the result of one group, and the length of its sums.
 type Product = [usize; 3];
 
-fn choice(e: &Extents, [m, n, k]: Product, limits: &GpuLimits) -> Choice {
-    choose(&Problem { layers: e.window.groups, m, n, k }, limits)
+fn choice(
+    e: &Extents,
+    [m, n, k]: Product,
+    factors: &[&TensorType],
+    limits: &GpuLimits,
+) -> Choice {
+    let units = Problem::units(limits, factors);
+    choose(&Problem { layers: e.window.groups, m, n, k, units }, limits)
 }
 
 /// y of x and w.
@@ -28,8 +35,13 @@ pub(super) fn weight_product(e: &Extents) -> Product {
 }
 
 /// Elements of scratch: the parts of split sums.
-pub(super) fn scratch(e: &Extents, product: Product, limits: &GpuLimits) -> usize {
-    let parts = choice(e, product, limits).parts;
+pub(super) fn scratch(
+    e: &Extents,
+    product: Product,
+    factors: &[&TensorType],
+    limits: &GpuLimits,
+) -> usize {
+    let parts = choice(e, product, factors, limits).parts;
     if parts == 1 { 0 } else { parts * e.window.groups * product[0] * product[1] }
 }
 
@@ -70,15 +82,23 @@ fn launches(
     entry: &'static str,
     e: &Extents,
     product: Product,
-    b_along_terms: bool,
-    limits: &GpuLimits,
+    names: [&'static str; 3],
+    call: &GpuCall<'_>,
 ) -> Vec<Launch> {
-    let choice = choice(e, product, limits);
+    let choice = choice(e, product, call.ins, call.limits);
     let [m, n, _] = product;
     let tiles = [m.div_ceil(choice.tile.rows), n.div_ceil(choice.tile.cols)];
     let split = choice.parts > 1;
+    // The gradient of the weight sums over pixels, which lie side by side.
+    let b_along_terms = stem == "conv2d_grad_weight";
+    let mut kernel = kernel(stem, entry, e, &choice, b_along_terms)
+        .stored(names[0], call.ins[0])
+        .stored(names[1], call.ins[1]);
+    if !split {
+        kernel = kernel.stored(names[2], call.outs[0]);
+    }
     let first = Launch {
-        kernel: kernel(stem, entry, e, &choice, b_along_terms),
+        kernel,
         dims: [e.batch, choice.parts, tiles[0], tiles[1]].map(|n| n as u32).to_vec(),
         binds: vec![Bind::In(0), Bind::In(1), if split { Bind::Scratch } else { Bind::Out(0) }],
         grid: fold_groups(tiles[0] * tiles[1] * e.window.groups * choice.parts),
@@ -89,7 +109,7 @@ fn launches(
     // [parts, outputs] → [outputs]: column sums.
     let outputs = e.window.groups * m * n;
     let sum = Launch {
-        kernel: Kernel::file("reduce", "columns"),
+        kernel: Kernel::file("reduce", "columns").stored("out", call.outs[0]),
         dims: vec![1, choice.parts as u32, outputs as u32, choice.parts as u32, 1],
         binds: vec![Bind::Scratch, Bind::Out(0)],
         grid: fold_groups(outputs.div_ceil(64)),
@@ -98,16 +118,16 @@ fn launches(
 }
 
 /// Operands x, w → y.
-pub(super) fn forward(e: &Extents, limits: &GpuLimits) -> Vec<Launch> {
-    launches("conv2d", "conv2d", e, forward_product(e), false, limits)
+pub(super) fn forward(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
+    launches("conv2d", "conv2d", e, forward_product(e), ["x", "w", "y"], call)
 }
 
 /// Operands w, dy → dx.
-pub(super) fn grad_input(e: &Extents, limits: &GpuLimits) -> Vec<Launch> {
-    launches("conv2d_grad_input", "grad_input", e, input_product(e), false, limits)
+pub(super) fn grad_input(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
+    launches("conv2d_grad_input", "grad_input", e, input_product(e), ["w", "dy", "dx"], call)
 }
 
 /// Operands x, dy → dw.
-pub(super) fn grad_weight(e: &Extents, limits: &GpuLimits) -> Vec<Launch> {
-    launches("conv2d_grad_weight", "grad_weight", e, weight_product(e), true, limits)
+pub(super) fn grad_weight(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
+    launches("conv2d_grad_weight", "grad_weight", e, weight_product(e), ["x", "dy", "dw"], call)
 }

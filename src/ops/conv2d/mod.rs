@@ -10,8 +10,7 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::{
-    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target,
-};
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target, Port, Storage};
 
 /// The window of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -171,15 +170,22 @@ impl Op for Conv2d {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(_) => Storage::Factor,
+            Port::Out(_) => Storage::Either,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::forward(&self.extents(call.ins, call.outs[0]), call.limits)
+        gpu::forward(&self.extents(call.ins, call.outs[0]), call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
             Target::Cpu => cpu::column_scratch(&e),
-            Target::Gpu(limits) => gpu::scratch(&e, gpu::forward_product(&e), limits),
+            Target::Gpu(limits) => gpu::scratch(&e, gpu::forward_product(&e), call.ins, limits),
         }
     }
 }
@@ -215,15 +221,22 @@ impl Op for Conv2dGradInput {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(_) => Storage::Factor,
+            Port::Out(_) => Storage::Either,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::grad_input(&self.extents(call.ins, call.outs[0]), call.limits)
+        gpu::grad_input(&self.extents(call.ins, call.outs[0]), call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
             Target::Cpu => cpu::column_scratch(&e),
-            Target::Gpu(limits) => gpu::scratch(&e, gpu::input_product(&e), limits),
+            Target::Gpu(limits) => gpu::scratch(&e, gpu::input_product(&e), call.ins, limits),
         }
     }
 }
@@ -259,15 +272,22 @@ impl Op for Conv2dGradWeight {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(_) => Storage::Factor,
+            Port::Out(_) => Storage::Either,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::grad_weight(&self.extents(call.ins, call.outs[0]), call.limits)
+        gpu::grad_weight(&self.extents(call.ins, call.outs[0]), call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
             Target::Cpu => cpu::weight_scratch(&e),
-            Target::Gpu(limits) => gpu::scratch(&e, gpu::weight_product(&e), limits),
+            Target::Gpu(limits) => gpu::scratch(&e, gpu::weight_product(&e), call.ins, limits),
         }
     }
 }

@@ -11,7 +11,9 @@ pub use wgsl::{Access, epilogue_text, plain_epilogue};
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
-use crate::ops::{Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, reduce};
+use crate::ops::{
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, Storage, reduce,
+};
 
 /// An elementwise map onto `shape`.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +70,10 @@ impl Op for Map {
         vec![wgsl::launch(self, call)]
     }
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     fn as_map(&self) -> Option<&Map> {
         Some(self)
     }
@@ -122,6 +128,15 @@ pub fn compact(code: &Code) -> (Code, Vec<usize>) {
     let outs = new.splice(&code, &inputs);
     new.outs = outs;
     (new, used)
+}
+
+/// A copy of x.
+///
+/// # Errors
+/// Never for a float operand.
+pub fn copy(graph: &mut Graph, x: ValueId) -> Result<ValueId, ShapeError> {
+    let shape = graph.shape(x).clone();
+    graph.op(Map { code: Code::of(|code| code.input(0)), inputs: 1, shape }, &[x])
 }
 
 /// `f(x)` elementwise.

@@ -1,9 +1,7 @@
 //! Maps on the GPU: one kernel generated per code, and the epilogue text of fused kernels.
 
-use std::ops::Range;
-
 use super::{Binary, Code, Instr, Map, Reg, Unary};
-use crate::graph::{Shape, TensorType};
+use crate::graph::{DType, Shape, TensorType};
 use crate::ops::launch::Source;
 use crate::ops::{Bind, GpuCall, Kernel, Launch, Real};
 
@@ -91,21 +89,22 @@ pub(super) fn launch(map: &Map, call: &GpuCall<'_>) -> Launch {
     let mut text = uses(&map.code);
     text.push_str("struct Dims { count: u32 }\n@group(0) @binding(0) var<uniform> dims: Dims;\n");
     let outs = map.code.outs.len();
-    declare(&mut text, "in", 0..map.inputs, 2);
-    declare(&mut text, "out", 0..outs, 2 + map.inputs);
+    declare(&mut text, "in", 0, call.ins, 2);
+    declare(&mut text, "out", 0, call.outs, 2 + map.inputs);
     text.push_str(&format!(
         "@compute @workgroup_size({THREADS})\nfn map(@builtin(workgroup_id) group: vec3<u32>, \
          @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {{\n\
          let i = (group.y * groups.x + group.x) * {THREADS}u + local;\n\
          if (i >= dims.count) {{ return; }}\n"
     ));
-    body(&mut text, map, call.ins, |index| format!("in{index}"));
+    body(&mut text, map, call.ins, call.outs, |index| format!("in{index}"));
     text.push_str("}\n");
     let kernel = Kernel {
         source: Source::Generated { name: "map".into(), text },
         entry: "map",
         constants: Vec::new(),
         replace: Vec::new(),
+        half: Vec::new(),
     };
     let mut binds: Vec<Bind> = (0..map.inputs).map(Bind::In).collect();
     binds.extend((0..outs).map(Bind::Out));
@@ -115,11 +114,16 @@ pub(super) fn launch(map: &Map, call: &GpuCall<'_>) -> Launch {
 
 /// WGSL for `fn epilogue(i, value)`, which puts element `i` of a kernel's result through `map` and
 /// stores what comes out: the map's results lie at the bindings from `first` on, then its operands
-/// but the first. `others` are the types of those operands.
-pub fn epilogue_text(map: &Map, others: &[&TensorType], first: usize) -> String {
+/// but the first. `others` are the types of those operands, `outs` of the results.
+pub fn epilogue_text(
+    map: &Map,
+    others: &[&TensorType],
+    outs: &[&TensorType],
+    first: usize,
+) -> String {
     let mut text = uses(&map.code);
-    declare(&mut text, "out", 0..map.code.outs.len(), first);
-    declare(&mut text, "in", 1..map.inputs, first + map.code.outs.len());
+    declare(&mut text, "out", 0, outs, first);
+    declare(&mut text, "in", 1, others, first + outs.len());
     text.push_str("fn epilogue(i: u32, value: f32) {\n");
     let whole = TensorType::f32(map.shape.clone());
     let mut types = vec![&whole];
@@ -128,17 +132,19 @@ pub fn epilogue_text(map: &Map, others: &[&TensorType], first: usize) -> String 
         &mut text,
         map,
         &types,
+        outs,
         |index| if index == 0 { "value".into() } else { format!("in{index}") },
     );
     text.push_str("}\n");
     text
 }
 
-/// The epilogue that only stores.
-pub fn plain_epilogue(first: usize) -> String {
+/// The epilogue that only stores a result of this type.
+pub fn plain_epilogue(out: &TensorType, first: usize) -> String {
     let mut text = String::new();
-    declare(&mut text, "out", 0..1, first);
-    text.push_str("fn epilogue(i: u32, value: f32) {\nout0[i] = value;\n}\n");
+    declare(&mut text, "out", 0, &[out], first);
+    let value = stored("value", out);
+    text.push_str(&format!("fn epilogue(i: u32, value: f32) {{\nout0[i] = {value};\n}}\n"));
     text
 }
 
@@ -159,16 +165,34 @@ fn uses(code: &Code) -> String {
     text
 }
 
-fn declare(text: &mut String, name: &str, indices: Range<usize>, first: usize) {
-    for (binding, index) in (first..).zip(indices) {
+/// Declares storage of these types, numbered from `number` on, at the bindings from `first` on.
+fn declare(text: &mut String, name: &str, number: usize, types: &[&TensorType], first: usize) {
+    for (at, ty) in types.iter().enumerate() {
         text.push_str(&format!(
-            "@group(0) @binding({binding}) var<storage, read_write> {name}{index}: array<f32>;\n"
+            "@group(0) @binding({}) var<storage, read_write> {name}{}: array<{}>;\n",
+            first + at,
+            number + at,
+            ty.dtype.name()
         ));
     }
 }
 
+/// An f32 expression as an element of this type.
+fn stored(value: &str, ty: &TensorType) -> String {
+    match ty.dtype {
+        DType::F16 => format!("f16({value})"),
+        _ => value.to_owned(),
+    }
+}
+
 /// The statements that compute and store element `i`.
-fn body(text: &mut String, map: &Map, types: &[&TensorType], name: impl Fn(usize) -> String) {
+fn body(
+    text: &mut String,
+    map: &Map,
+    types: &[&TensorType],
+    outs: &[&TensorType],
+    name: impl Fn(usize) -> String,
+) {
     for (reg, instr) in map.code.instrs.iter().enumerate() {
         let value = match *instr {
             Instr::Input(index) => {
@@ -177,7 +201,12 @@ fn body(text: &mut String, map: &Map, types: &[&TensorType], name: impl Fn(usize
                 if name == "value" {
                     name
                 } else {
-                    format!("{name}[{}]", Access::new(&types[index].shape, &map.shape).wgsl(map))
+                    let ty = types[index];
+                    let at = Access::new(&ty.shape, &map.shape).wgsl(map);
+                    match ty.dtype {
+                        DType::F16 => format!("f32({name}[{at}])"),
+                        _ => format!("{name}[{at}]"),
+                    }
                 }
             }
             Instr::Const(bits) => literal(f32::from_bits(bits)),
@@ -188,7 +217,8 @@ fn body(text: &mut String, map: &Map, types: &[&TensorType], name: impl Fn(usize
         text.push_str(&format!("let r{reg} = {value};\n"));
     }
     for (index, reg) in map.code.outs.iter().enumerate() {
-        text.push_str(&format!("out{index}[i] = r{reg};\n"));
+        let value = stored(&format!("r{reg}"), outs[index]);
+        text.push_str(&format!("out{index}[i] = {value};\n"));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Matrix products on the GPU: one tiled kernel, and one that adds split sums.
 
 use super::{Extents, MatMul};
+use crate::graph::TensorType;
 use crate::ops::launch::fold_groups;
 use crate::ops::map::{self, Map};
 use crate::ops::tile::{Choice, Problem, choose};
@@ -9,19 +10,20 @@ use crate::ops::{Bind, GpuCall, GpuLimits, Kernel, Launch, Replacement};
 /// Threads of the kernel that adds parts.
 const FINISH_THREADS: usize = 256;
 
-fn choice(e: Extents, limits: &GpuLimits) -> Choice {
-    choose(&Problem { layers: e.batch, m: e.m, n: e.n, k: e.k }, limits)
+fn choice(e: Extents, factors: &[&TensorType], limits: &GpuLimits) -> Choice {
+    let units = Problem::units(limits, factors);
+    choose(&Problem { layers: e.batch, m: e.m, n: e.n, k: e.k, units }, limits)
 }
 
 /// Elements of scratch: the parts of split sums.
-pub(super) fn scratch(e: Extents, limits: &GpuLimits) -> usize {
-    let parts = choice(e, limits).parts;
+pub(super) fn scratch(e: Extents, factors: &[&TensorType], limits: &GpuLimits) -> usize {
+    let parts = choice(e, factors, limits).parts;
     if parts == 1 { 0 } else { parts * e.outputs() }
 }
 
 /// The launches of a product.
 pub(super) fn launches(op: &MatMul, call: &GpuCall<'_>) -> Vec<Launch> {
-    launches_with(op, call, choice(op.accepted(call.ins), call.limits))
+    launches_with(op, call, choice(op.accepted(call.ins), call.ins, call.limits))
 }
 
 /// The launches of a product with a given tile and split. Where the sums are split, the scratch
@@ -31,7 +33,9 @@ pub fn launches_with(op: &MatMul, call: &GpuCall<'_>, choice: Choice) -> Vec<Lau
     let Choice { tile, parts } = choice;
     let kernel = Kernel::file("matmul", "matmul")
         .with("TRANS_A", op.trans_a.into())
-        .with("TRANS_B", op.trans_b.into());
+        .with("TRANS_B", op.trans_b.into())
+        .stored("a", call.ins[0])
+        .stored("b", call.ins[1]);
     let mut kernel = tile.specialise(kernel, [!op.trans_a, op.trans_b]);
     let row_lengths = [if op.trans_a { e.m } else { e.k }, if op.trans_b { e.k } else { e.n }];
     if row_lengths.iter().all(|length| length % 4 == 0) {
@@ -48,6 +52,8 @@ pub fn launches_with(op: &MatMul, call: &GpuCall<'_>, choice: Choice) -> Vec<Lau
         return vec![Launch { kernel, dims, binds, grid }];
     }
     binds.push(Bind::Scratch);
+    let parts_type = TensorType::f32([e.outputs()]);
+    kernel.replace.push(("epilogue", Replacement::Text(map::plain_epilogue(&parts_type, 4))));
     let mut finish = Kernel::file("matmul_finish", "finish");
     let mut finish_binds = vec![Bind::Scratch];
     store_through(op.epilogue.as_ref(), call, &mut finish, &mut finish_binds);
@@ -72,8 +78,8 @@ fn store_through(
 ) {
     let first = binds.len() + 2;
     let text = match epilogue {
-        Some(map) => map::epilogue_text(map, &call.ins[2..], first),
-        None => map::plain_epilogue(first),
+        Some(map) => map::epilogue_text(map, &call.ins[2..], call.outs, first),
+        None => map::plain_epilogue(call.outs[0], first),
     };
     kernel.replace.push(("epilogue", Replacement::Text(text)));
     binds.extend((0..call.outs.len()).map(Bind::Out));

@@ -10,9 +10,11 @@ use std::sync::Arc;
 pub use gpu::launches_with;
 
 use super::map::{Code, Map, Unary};
-use super::{Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target};
+use super::{
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage, Target,
+};
 use crate::cpu_by_eval;
-use crate::graph::{DType, Graph, Shape, ShapeError, TensorType, ValueId};
+use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 
 /// A matrix product. Operands: A `[.., M, K]` (`[.., K, M]` where transposed), B `[.., K, N]`
 /// (`[.., N, K]` where transposed), then the further operands of the epilogue. Results: the
@@ -54,8 +56,8 @@ impl MatMul {
 
     /// The extents for these operands, or what does not fit.
     fn extents(&self, a: &TensorType, b: &TensorType) -> Result<Extents, String> {
-        if a.dtype != DType::F32 || b.dtype != DType::F32 {
-            return Err(format!("expected two f32 matrices, got {a} and {b}"));
+        if !a.dtype.is_float() || !b.dtype.is_float() {
+            return Err(format!("expected two float matrices, got {a} and {b}"));
         }
         let (rank, a_dims, b_dims) = (a.shape.rank(), a.shape.dims(), b.shape.dims());
         if rank != b.shape.rank() || !(2..=3).contains(&rank) {
@@ -191,7 +193,14 @@ impl Op for MatMul {
         let extents = self.accepted(call.ins);
         match call.target {
             Target::Cpu => cpu::scratch(self, extents),
-            Target::Gpu(limits) => gpu::scratch(extents, limits),
+            Target::Gpu(limits) => gpu::scratch(extents, call.ins, limits),
+        }
+    }
+
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0 | 1) => Storage::Factor,
+            _ => Storage::Either,
         }
     }
 
@@ -276,6 +285,12 @@ pub fn cases() -> Vec<Case> {
             cases.push(plain_case(e, transposed, transposed, 2));
         }
     }
+    // Two products in a row: in mixed precision the first's result is stored in half.
+    let ins = [[33, 17], [17, 36], [36, 20]].map(|dims| (TensorType::f32(dims), Domain::Normal));
+    cases.push(Case::graph("chain", ins.to_vec(), |graph, v| {
+        let first = matmul(graph, v[0], v[1], false, false)?;
+        Ok(vec![matmul(graph, first, v[2], false, false)?])
+    }));
     cases.push(epilogue_case(Extents { batch: 1, m: 33, n: 36, k: 17 }));
     cases.push(epilogue_case(Extents { batch: 1, m: 9, n: 10, k: 700 }));
     cases

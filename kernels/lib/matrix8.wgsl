@@ -1,0 +1,8 @@
+enable wgpu_cooperative_matrix;
+// Matrix units of 8x8: parts of the factors in half precision, of the sums in single precision.
+
+const SIDE: u32 = 8u;
+
+alias left_part = coop_mat8x8<f16, A>;
+alias right_part = coop_mat8x8<f16, B>;
+alias sum_part = coop_mat8x8<f32, C>;
