@@ -7,9 +7,9 @@ use std::sync::Arc;
 use wootz::device::agreement::globals;
 use wootz::device::gpu::{self, GpuDevice, Options};
 use wootz::device::{Executor, Run};
-use wootz::graph::{Graph, Leaf, ShapeError, TensorType};
+use wootz::graph::{DType, Graph, Leaf, ShapeError, TensorType};
 use wootz::ops::matmul::{MatMul, launches_with};
-use wootz::ops::tile::{Choice, Problem, TILES, choose};
+use wootz::ops::tile::{Choice, Problem, choose};
 use wootz::ops::{Call, GpuCall, Grad, GradCall, Launch, Op, ScratchCall, Target};
 use wootz::plan;
 
@@ -45,7 +45,10 @@ impl Op for Forced {
 }
 
 /// m, n, k, whether A and B are stored transposed.
-const SHAPES: [(usize, usize, usize, bool, bool); 12] = [
+const SHAPES: [(usize, usize, usize, bool, bool); 15] = [
+    (4096, 4096, 4096, false, false),
+    (8192, 3072, 768, false, true),
+    (8192, 50_257, 768, false, true),
     (128, 1024, 784, false, true),
     (128, 1024, 1024, false, false),
     (1024, 1024, 128, true, false),
@@ -67,30 +70,37 @@ fn main() {
         Err(error) => return eprintln!("no tiles were timed: {error}"),
     };
     for (m, n, k, trans_a, trans_b) in SHAPES {
-        let problem = Problem { layers: 1, m, n, k, units: None };
-        let chosen = choose(&problem, &device.limits());
-        let mut rows = Vec::new();
-        for tile in TILES {
-            for parts in [1, 2, 4, 8, 16, 32].into_iter().filter(|p| *p == 1 || k / p >= 64) {
-                let choice = Choice { tile, parts };
-                let us = time(&device, Forced(MatMul::new(trans_a, trans_b), choice), m, n, k);
-                rows.push((us, choice));
+        for dtype in [DType::F32, DType::F16] {
+            let units = device.limits().matrix.filter(|_| dtype == DType::F16);
+            let problem = Problem { layers: 1, m, n, k, units };
+            let chosen = choose(&problem, &device.limits());
+            let mut rows = Vec::new();
+            let parts = |p: &usize| *p == 1 || (k / p >= 64 && p * m * n < 1 << 27);
+            for tile in problem.tiles(&device.limits()) {
+                for parts in [1, 2, 4, 8, 16, 32].into_iter().filter(parts) {
+                    let choice = Choice { tile, parts };
+                    let op = Forced(MatMul::new(trans_a, trans_b), choice);
+                    rows.push((time(&device, op, [m, n, k], dtype), choice));
+                }
             }
+            rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let show = |(us, c): &(f64, Choice)| {
+                let rate = 2.0 * (m * n * k) as f64 / us * 1e-6;
+                format!("{}x{}/{} {us:.1} ({rate:.1})", c.tile.rows, c.tile.cols, c.parts)
+            };
+            let best: Vec<String> = rows.iter().take(4).map(show).collect();
+            let ours = rows.iter().find(|(_, c)| *c == chosen).map(show).unwrap_or_default();
+            let name = dtype.name();
+            println!("{name} {m}x{n}x{k}: chosen {ours} µs (TFLOP/s); best {}", best.join(", "));
         }
-        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let show = |(us, c): &(f64, Choice)| {
-            format!("{}x{}/{} {us:.1}", c.tile.rows, c.tile.cols, c.parts)
-        };
-        let best: Vec<String> = rows.iter().take(5).map(show).collect();
-        let ours = rows.iter().find(|(_, c)| *c == chosen).map(show).unwrap_or_default();
-        println!("{m}x{n}x{k}: chosen {ours} µs; best {}", best.join(", "));
     }
 }
 
 /// Microseconds of one product.
-fn time(device: &GpuDevice, op: Forced, m: usize, n: usize, k: usize) -> f64 {
+fn time(device: &GpuDevice, op: Forced, [m, n, k]: [usize; 3], dtype: DType) -> f64 {
     let stored = |rows, cols, transposed| {
-        TensorType::f32(if transposed { [cols, rows] } else { [rows, cols] })
+        let ty = TensorType::f32(if transposed { [cols, rows] } else { [rows, cols] });
+        TensorType { dtype, ..ty }
     };
     let types = [stored(m, k, op.0.trans_a), stored(k, n, op.0.trans_b)];
     let mut graph = Graph::new();

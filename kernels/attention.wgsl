@@ -3,8 +3,11 @@
 // Dao et al. 2022); a workgroup owns a tile of queries of one head. qkv [batch, length, 3·width],
 // out [batch, length, width], and lse [batch·heads, length], the log of each row's Σ eˢ.
 
-@group(0) @binding(2) var<storage, read_write> qkv: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+alias qkv_t = f32;
+alias out_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> qkv: array<qkv_t>;
+@group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 
 // [row, thread across]: each thread's largest score, at the end its sum.
@@ -126,7 +129,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
             {
                 let feature = (across + $wu * 8u) * 4u + $ju;
                 if (feature < HEAD) {
-                    out[(p.sample * dims.length + row) * dims.width + p.column + feature] = acc_$i_$w[$j] / total;
+                    out[(p.sample * dims.length + row) * dims.width + p.column + feature] = out_t(acc_$i_$w[$j] / total);
                 }
             }
             // @end

@@ -3,11 +3,15 @@
 // and walks over the tiles of queries that see them:
 //   dv += (mask ⊙ P)ᵀ·d_out,   dk += dsᵀ·q,   ds = P ⊙ (mask ⊙ (d_out·vᵀ) − δ)·scale.
 
-@group(0) @binding(2) var<storage, read_write> qkv: array<f32>;
+alias qkv_t = f32;
+alias d_out_t = f32;
+alias d_qkv_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> qkv: array<qkv_t>;
 @group(0) @binding(3) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(4) var<storage, read_write> d_out: array<f32>;
+@group(0) @binding(4) var<storage, read_write> d_out: array<d_out_t>;
 @group(0) @binding(5) var<storage, read_write> delta: array<f32>;
-@group(0) @binding(6) var<storage, read_write> d_qkv: array<f32>;
+@group(0) @binding(6) var<storage, read_write> d_qkv: array<d_qkv_t>;
 
 @compute @workgroup_size(64)
 fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {

@@ -3,11 +3,16 @@
 // walks over the tiles of keys that they see. P is computed again from the row's log-sum:
 //   dq += ds·k,   ds = P ⊙ (mask ⊙ (d_out·vᵀ) − δ)·scale,   δ = Σ d_out ⊙ out (kept for the keys).
 
-@group(0) @binding(2) var<storage, read_write> qkv: array<f32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+alias qkv_t = f32;
+alias out_t = f32;
+alias d_out_t = f32;
+alias d_qkv_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> qkv: array<qkv_t>;
+@group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(5) var<storage, read_write> d_out: array<f32>;
-@group(0) @binding(6) var<storage, read_write> d_qkv: array<f32>;
+@group(0) @binding(5) var<storage, read_write> d_out: array<d_out_t>;
+@group(0) @binding(6) var<storage, read_write> d_qkv: array<d_qkv_t>;
 @group(0) @binding(7) var<storage, read_write> delta: array<f32>;
 
 var<workgroup> deltas: array<f32, BLOCK>;
@@ -18,7 +23,7 @@ fn row_delta(p: Place, row: u32) -> f32 {
     if (row < dims.length) {
         let base = (p.sample * dims.length + row) * dims.width + p.column;
         for (var d = 0u; d < HEAD; d++) {
-            total += out[base + d] * d_out[base + d];
+            total += f32(out[base + d]) * f32(d_out[base + d]);
         }
         delta[p.head_index * dims.length + row] = total;
     }

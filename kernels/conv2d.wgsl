@@ -10,17 +10,17 @@ alias y_t = f32;
 @group(0) @binding(3) var<storage, read_write> w: array<w_t>;
 @group(0) @binding(4) var<storage, read_write> y: array<y_t>;
 
-fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
+fn load_a(m: u32, k: u32, end: u32) -> vec4<tile_t> {
     let base = (channel_group * COUT + min(m, COUT - 1u)) * TAPS;
-    var quad: vec4<f32>;
+    var quad: vec4<tile_t>;
     // @for j in 4
-    quad[$j] = select(0.0, f32(w[base + min(k + $ju, TAPS - 1u)]), k + $ju < end);
+    quad[$j] = select(tile_t(), tile_t(w[base + min(k + $ju, TAPS - 1u)]), k + $ju < end);
     // @end
-    return select(vec4<f32>(), quad, m < COUT);
+    return select(vec4<tile_t>(), quad, m < COUT);
 }
 
-fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
-    var quad: vec4<f32>;
+fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
+    var quad: vec4<tile_t>;
     // Rows above and columns left of the image wrap to huge numbers and fail the test.
     let down = ((k % AREA) / KERNEL_COLS) * DILATION_ROWS - PAD_TOP;
     let right = (k % KERNEL_COLS) * DILATION_COLS - PAD_LEFT;
@@ -33,7 +33,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let col = at % OUT_COLS * STRIDE_COLS + right;
         let inside = k < end && sample < dims.batch && row < IN_ROWS && col < IN_COLS;
         let i = ((sample * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
-        quad[$j] = select(0.0, f32(x[select(0u, i, inside)]), inside);
+        quad[$j] = select(tile_t(), tile_t(x[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;

@@ -11,20 +11,20 @@ alias dx_t = f32;
 @group(0) @binding(3) var<storage, read_write> dy: array<dy_t>;
 @group(0) @binding(4) var<storage, read_write> dx: array<dx_t>;
 
-fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
-    var quad: vec4<f32>;
+fn load_a(m: u32, k: u32, end: u32) -> vec4<tile_t> {
+    var quad: vec4<tile_t>;
     // @for j in 4
     {
         let inside = m < CIN && k + $ju < end;
         let i = ((channel_group * COUT + (k + $ju) / AREA) * CIN + m) * AREA + (k + $ju) % AREA;
-        quad[$j] = select(0.0, f32(w[select(0u, i, inside)]), inside);
+        quad[$j] = select(tile_t(), tile_t(w[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;
 }
 
-fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
-    var quad: vec4<f32>;
+fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
+    var quad: vec4<tile_t>;
     // Windows above and left of the first wrap to huge numbers and fail the tests.
     let down = PAD_TOP - ((k % AREA) / KERNEL_COLS) * DILATION_ROWS;
     let right = PAD_LEFT - (k % KERNEL_COLS) * DILATION_COLS;
@@ -40,7 +40,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let meets = out_row * STRIDE_ROWS == row && out_col * STRIDE_COLS == col;
         let inside = k < end && sample < dims.batch && meets && out_row < OUT_ROWS && out_col < OUT_COLS;
         let i = ((sample * GROUPS * COUT + channel) * OUT_ROWS + out_row) * OUT_COLS + out_col;
-        quad[$j] = select(0.0, f32(dy[select(0u, i, inside)]), inside);
+        quad[$j] = select(tile_t(), tile_t(dy[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;

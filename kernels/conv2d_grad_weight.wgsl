@@ -11,21 +11,21 @@ alias dw_t = f32;
 @group(0) @binding(3) var<storage, read_write> dy: array<dy_t>;
 @group(0) @binding(4) var<storage, read_write> dw: array<dw_t>;
 
-fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
-    var quad: vec4<f32>;
+fn load_a(m: u32, k: u32, end: u32) -> vec4<tile_t> {
+    var quad: vec4<tile_t>;
     // @for j in 4
     {
         let inside = m < COUT && k + $ju < end;
         let sample = (k + $ju) / OUT_PIXELS;
         let i = ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + (k + $ju) % OUT_PIXELS;
-        quad[$j] = select(0.0, f32(dy[select(0u, i, inside)]), inside);
+        quad[$j] = select(tile_t(), tile_t(dy[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;
 }
 
-fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
-    var quad: vec4<f32>;
+fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
+    var quad: vec4<tile_t>;
     let down = ((n % AREA) / KERNEL_COLS) * DILATION_ROWS - PAD_TOP;
     let right = (n % KERNEL_COLS) * DILATION_COLS - PAD_LEFT;
     let channel = channel_group * CIN + n / AREA;
@@ -36,7 +36,7 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
         let col = at % OUT_COLS * STRIDE_COLS + right;
         let inside = n < TAPS && at < end && row < IN_ROWS && col < IN_COLS;
         let i = ((at / OUT_PIXELS * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
-        quad[$j] = select(0.0, f32(x[select(0u, i, inside)]), inside);
+        quad[$j] = select(tile_t(), tile_t(x[select(0u, i, inside)]), inside);
     }
     // @end
     return quad;

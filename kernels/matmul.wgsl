@@ -5,6 +5,9 @@
 
 const TRANS_A: u32 = 0u;
 const TRANS_B: u32 = 0u;
+// 1 where the tiles cover the matrices exactly, rows begin at multiples of four, and each part has
+// whole steps: nothing lies outside.
+const WHOLE: u32 = 0u;
 
 struct Dims {
     m: u32,
@@ -25,28 +28,31 @@ var<private> layer: u32;
 var<private> a_base: u32;
 var<private> b_base: u32;
 
-fn load_a(m: u32, k: u32, end: u32) -> vec4<f32> {
-    if (m >= dims.m || k >= end) {
-        return vec4<f32>();
-    }
+fn load_a(m: u32, k: u32, end: u32) -> vec4<tile_t> {
+    // No branches: the loads of a step must all be on their way before the first is used.
+    let inside = WHOLE == 1u || (m < dims.m && k < end);
+    var i = m * dims.k + k;
+    var left = end - k;
     if (TRANS_A == 1u) {
-        return a_quad(a_base + k * dims.m + m, dims.m - m);
+        i = k * dims.m + m;
+        left = dims.m - m;
     }
-    return a_quad(a_base + m * dims.k + k, end - k);
+    return a_quad(a_base + select(0u, i, inside), select(0u, left, inside));
 }
 
-fn load_b(k: u32, n: u32, end: u32) -> vec4<f32> {
-    if (n >= dims.n || k >= end) {
-        return vec4<f32>();
-    }
+fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
+    let inside = WHOLE == 1u || (n < dims.n && k < end);
+    var i = k * dims.n + n;
+    var left = dims.n - n;
     if (TRANS_B == 1u) {
-        return b_quad(b_base + n * dims.k + k, end - k);
+        i = n * dims.k + k;
+        left = end - k;
     }
-    return b_quad(b_base + k * dims.n + n, dims.n - n);
+    return b_quad(b_base + select(0u, i, inside), select(0u, left, inside));
 }
 
 fn store(m: u32, n: u32, value: f32) {
-    if (m < dims.m && n < dims.n) {
+    if (WHOLE == 1u || (m < dims.m && n < dims.n)) {
         epilogue((layer * dims.m + m) * dims.n + n, value);
     }
 }

@@ -88,7 +88,7 @@ fn qkv_quad(p: Place, row: u32, part: u32, quad: u32) -> vec4<f32> {
     let base = (p.sample * dims.length + safe) * 3u * dims.width + part * dims.width + p.column;
     var values: vec4<f32>;
     // @for j in 4
-    values[$j] = select(0.0, qkv[base + select(0u, quad * 4u + $ju, in_head(quad * 4u + $ju))], in_head(quad * 4u + $ju));
+    values[$j] = select(0.0, f32(qkv[base + select(0u, quad * 4u + $ju, in_head(quad * 4u + $ju))]), in_head(quad * 4u + $ju));
     // @end
     return select(vec4<f32>(), values, row < dims.length);
 }

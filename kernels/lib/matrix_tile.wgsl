@@ -1,13 +1,18 @@
 // @use lib/matrix16
-// The tile product of lib/tile on matrix units: four groups of 32 threads, two by two, each with
-// ROWS / 2 x COLS / 2 of the tile as sums in registers. Factors are rounded to half precision on
+// The tile product of lib/tile on matrix units: DOWN by ACROSS groups of 32 threads, each with a
+// rectangle of the tile as sums in registers. Factors are rounded to half precision on
 // their way to workgroup memory, DEPTH terms at a time; while one step is multiplied, the next is
 // on its way to registers. A tile is kept as its operand lies in memory, lines padded by eight
 // halves to spread the banks.
 //
 // What a kernel gives is as in lib/tile.
 
-const THREADS: u32 = 128u;
+// What tiles are kept in.
+alias tile_t = f16;
+
+const DOWN: u32 = 2u;
+const ACROSS: u32 = 2u;
+const THREADS: u32 = DOWN * ACROSS * 32u;
 const ROWS: u32 = 128u;
 const COLS: u32 = 128u;
 const DEPTH: u32 = 32u;
@@ -16,9 +21,9 @@ const B_ALONG_TERMS: u32 = 0u;
 // Quads that a thread brings in: ROWS * DEPTH / 4 / THREADS, and with COLS.
 const A_QUADS: u32 = 8u;
 const B_QUADS: u32 = 8u;
-// Parts of a group's sums: ROWS / 2 / SIDE, and half of COLS / 2 / SIDE.
+// Parts of a group's sums: ROWS / DOWN / SIDE and COLS / ACROSS / SIDE.
 const PARTS_M: u32 = 4u;
-const PAIRS_N: u32 = 2u;
+const PARTS_N: u32 = 4u;
 
 const A_LINE: u32 = A_ALONG_TERMS * DEPTH + (1u - A_ALONG_TERMS) * ROWS;
 const B_LINE: u32 = B_ALONG_TERMS * DEPTH + (1u - B_ALONG_TERMS) * COLS;
@@ -26,54 +31,53 @@ const A_STRIDE: u32 = A_LINE + 8u;
 const B_STRIDE: u32 = B_LINE + 8u;
 const A_TILE: u32 = (ROWS * DEPTH / A_LINE) * A_STRIDE;
 const B_TILE: u32 = (COLS * DEPTH / B_LINE) * B_STRIDE;
-// Elements of two parts side by side.
-const STRIP: u32 = 2u * SIDE * SIDE;
+const PART: u32 = SIDE * SIDE;
 
-var<workgroup> a_tile: array<f16, A_TILE>;
-var<workgroup> b_tile: array<f16, B_TILE>;
-var<workgroup> strips: array<f32, 4u * STRIP>;
+var<workgroup> a_tile: array<cell_t, A_TILE / CELL>;
+var<workgroup> b_tile: array<cell_t, B_TILE / CELL>;
+// A part of each group's sums on its way out.
+var<workgroup> sums: array<f32, DOWN * ACROSS * PART>;
 
-fn fetch_a(row: u32, term: u32, end: u32, quad: u32) -> vec4<f16> {
+fn fetch_a(row: u32, term: u32, end: u32, quad: u32) -> vec4<tile_t> {
     let line = quad / (A_LINE / 4u);
     let at = (quad % (A_LINE / 4u)) * 4u;
     if (A_ALONG_TERMS == 1u) {
-        return vec4<f16>(load_a(row + line, term + at, end));
+        return load_a(row + line, term + at, end);
     }
-    return vec4<f16>(load_a(row + at, term + line, end));
+    return load_a(row + at, term + line, end);
 }
 
-fn fetch_b(term: u32, col: u32, end: u32, quad: u32) -> vec4<f16> {
+fn fetch_b(term: u32, col: u32, end: u32, quad: u32) -> vec4<tile_t> {
     let line = quad / (B_LINE / 4u);
     let at = (quad % (B_LINE / 4u)) * 4u;
     if (B_ALONG_TERMS == 1u) {
-        return vec4<f16>(load_b(term + at, col + line, end));
+        return load_b(term + at, col + line, end);
     }
-    return vec4<f16>(load_b(term + line, col + at, end));
+    return load_b(term + line, col + at, end);
 }
 
-fn keep_a(value: vec4<f16>, quad: u32) {
+fn keep_a(value: vec4<tile_t>, quad: u32) {
     let to = quad / (A_LINE / 4u) * A_STRIDE + (quad % (A_LINE / 4u)) * 4u;
-    // @for j in 4
-    a_tile[to + $ju] = value[$j];
+    // @for j in QUAD_CELLS
+    a_tile[to / CELL + $ju] = cell(value, $ju);
     // @end
 }
 
-fn keep_b(value: vec4<f16>, quad: u32) {
+fn keep_b(value: vec4<tile_t>, quad: u32) {
     let to = quad / (B_LINE / 4u) * B_STRIDE + (quad % (B_LINE / 4u)) * 4u;
-    // @for j in 4
-    b_tile[to + $ju] = value[$j];
+    // @for j in QUAD_CELLS
+    b_tile[to / CELL + $ju] = cell(value, $ju);
     // @end
 }
 
 // The product over terms first..end for the tile whose first element is (row, col).
 fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
     let group = local / 32u;
-    let down = (group / 2u) * (ROWS / 2u);
-    let across = (group % 2u) * (COLS / 2u);
+    let down = (group / ACROSS) * (ROWS / DOWN);
+    let across = (group % ACROSS) * (COLS / ACROSS);
     // @for i in PARTS_M
-    // @for j in PAIRS_N
-    var left_sum_$i_$j: sum_part;
-    var right_sum_$i_$j: sum_part;
+    // @for j in PARTS_N
+    var sum_$i_$j: sum_part;
     // @end
     // @end
     // @for q in A_QUADS
@@ -102,23 +106,20 @@ fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
             // @for i in PARTS_M
             let a_$i = left_at(down + $iu * SIDE, t);
             // @end
-            // @for j in PAIRS_N
-            let b_left_$j = right_at(t, across + $ju * 2u * SIDE);
-            let b_right_$j = right_at(t, across + ($ju * 2u + 1u) * SIDE);
+            // @for j in PARTS_N
+            let b_$j = right_at(t, across + $ju * SIDE);
             // @for i in PARTS_M
-            left_sum_$i_$j = coopMultiplyAdd(a_$i, b_left_$j, left_sum_$i_$j);
-            right_sum_$i_$j = coopMultiplyAdd(a_$i, b_right_$j, right_sum_$i_$j);
+            sum_$i_$j = coopMultiplyAdd(a_$i, b_$j, sum_$i_$j);
             // @end
             // @end
         }
         workgroupBarrier();
     }
     // @for i in PARTS_M
-    // @for j in PAIRS_N
-    coopStoreT(left_sum_$i_$j, &strips[group * STRIP], 2u * SIDE);
-    coopStoreT(right_sum_$i_$j, &strips[group * STRIP + SIDE], 2u * SIDE);
+    // @for j in PARTS_N
+    coopStoreT(sum_$i_$j, &sums[group * PART], SIDE);
     workgroupBarrier();
-    hand_out(row + down + $iu * SIDE, col + across + $ju * 2u * SIDE, local);
+    hand_out(row + down + $iu * SIDE, col + across + $ju * SIDE, local);
     workgroupBarrier();
     // @end
     // @end
@@ -126,21 +127,21 @@ fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
 
 fn left_at(m: u32, k: u32) -> left_part {
     if (A_ALONG_TERMS == 1u) {
-        return coopLoadT<left_part>(&a_tile[m * A_STRIDE + k], A_STRIDE);
+        return coopLoadT<left_part>(&a_tile[(m * A_STRIDE + k) / CELL], A_STRIDE / CELL);
     }
-    return coopLoad<left_part>(&a_tile[k * A_STRIDE + m], A_STRIDE);
+    return coopLoad<left_part>(&a_tile[(k * A_STRIDE + m) / CELL], A_STRIDE / CELL);
 }
 
 fn right_at(k: u32, n: u32) -> right_part {
     if (B_ALONG_TERMS == 1u) {
-        return coopLoad<right_part>(&b_tile[n * B_STRIDE + k], B_STRIDE);
+        return coopLoad<right_part>(&b_tile[(n * B_STRIDE + k) / CELL], B_STRIDE / CELL);
     }
-    return coopLoadT<right_part>(&b_tile[k * B_STRIDE + n], B_STRIDE);
+    return coopLoadT<right_part>(&b_tile[(k * B_STRIDE + n) / CELL], B_STRIDE / CELL);
 }
 
-// Stores a strip of a group's sums, whose first element is (row, col).
+// Stores a part of a group's sums, whose first element is (row, col).
 fn hand_out(row: u32, col: u32, local: u32) {
-    for (var at = local % 32u; at < STRIP; at += 32u) {
-        store(row + at / (2u * SIDE), col + at % (2u * SIDE), strips[local / 32u * STRIP + at]);
+    for (var at = local % 32u; at < PART; at += 32u) {
+        store(row + at / SIDE, col + at % SIDE, sums[local / 32u * PART + at]);
     }
 }

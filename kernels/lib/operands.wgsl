@@ -8,22 +8,18 @@ alias b_t = f32;
 @group(0) @binding(2) var<storage, read_write> a: array<a_t>;
 @group(0) @binding(3) var<storage, read_write> b: array<b_t>;
 
-fn a_quad(i: u32, left: u32) -> vec4<f32> {
-    var quad = vec4<f32>(f32(a[i]), 0.0, 0.0, 0.0);
+fn a_quad(i: u32, left: u32) -> vec4<tile_t> {
+    var quad: vec4<tile_t>;
     // @for j in 4
-    if ($ju < left) {
-        quad[$j] = f32(a[i + $ju]);
-    }
+    quad[$j] = select(tile_t(), tile_t(a[i + select(0u, $ju, $ju < left)]), $ju < left);
     // @end
     return quad;
 }
 
-fn b_quad(i: u32, left: u32) -> vec4<f32> {
-    var quad = vec4<f32>(f32(b[i]), 0.0, 0.0, 0.0);
+fn b_quad(i: u32, left: u32) -> vec4<tile_t> {
+    var quad: vec4<tile_t>;
     // @for j in 4
-    if ($ju < left) {
-        quad[$j] = f32(b[i + $ju]);
-    }
+    quad[$j] = select(tile_t(), tile_t(b[i + select(0u, $ju, $ju < left)]), $ju < left);
     // @end
     return quad;
 }

@@ -12,6 +12,9 @@
 // zero outside of the matrices and from term `end` on, and store(m, n, value), which ignores what
 // lies outside.
 
+// What tiles are kept in.
+alias tile_t = f32;
+
 const THREADS: u32 = 256u;
 const ROWS: u32 = 64u;
 const COLS: u32 = 64u;
@@ -33,13 +36,13 @@ const SLICE: u32 = ACROSS * DOWN;
 // Quads in which slices hand their sums on: SLICE * 4, or 1 where there is one slice.
 const SUMS: u32 = 1u;
 
-var<workgroup> a_tile: array<vec4<f32>, A_TILE>;
-var<workgroup> b_tile: array<vec4<f32>, B_TILE>;
-var<workgroup> sums: array<vec4<f32>, SUMS>;
+var<workgroup> a_tile: array<vec4<tile_t>, A_TILE>;
+var<workgroup> b_tile: array<vec4<tile_t>, B_TILE>;
+var<workgroup> sums: array<vec4<tile_t>, SUMS>;
 
-fn fetch_a(row: u32, term: u32, end: u32, local: u32) -> vec4<f32> {
+fn fetch_a(row: u32, term: u32, end: u32, local: u32) -> vec4<tile_t> {
     if (local >= ROWS * DEPTH / 4u) {
-        return vec4<f32>();
+        return vec4<tile_t>();
     }
     if (A_ALONG_TERMS == 1u) {
         return load_a(row + local / (DEPTH / 4u), term + (local % (DEPTH / 4u)) * 4u, end);
@@ -47,9 +50,9 @@ fn fetch_a(row: u32, term: u32, end: u32, local: u32) -> vec4<f32> {
     return load_a(row + (local % (ROWS / 4u)) * 4u, term + local / (ROWS / 4u), end);
 }
 
-fn fetch_b(term: u32, col: u32, end: u32, local: u32) -> vec4<f32> {
+fn fetch_b(term: u32, col: u32, end: u32, local: u32) -> vec4<tile_t> {
     if (local >= COLS * DEPTH / 4u) {
-        return vec4<f32>();
+        return vec4<tile_t>();
     }
     if (B_ALONG_TERMS == 1u) {
         return load_b(term + (local % (DEPTH / 4u)) * 4u, col + local / (DEPTH / 4u), end);
@@ -57,7 +60,7 @@ fn fetch_b(term: u32, col: u32, end: u32, local: u32) -> vec4<f32> {
     return load_b(term + local / (COLS / 4u), col + (local % (COLS / 4u)) * 4u, end);
 }
 
-fn keep_a(quad: vec4<f32>, local: u32) {
+fn keep_a(quad: vec4<tile_t>, local: u32) {
     if (local >= ROWS * DEPTH / 4u) {
         return;
     }
@@ -72,7 +75,7 @@ fn keep_a(quad: vec4<f32>, local: u32) {
     }
 }
 
-fn keep_b(quad: vec4<f32>, local: u32) {
+fn keep_b(quad: vec4<tile_t>, local: u32) {
     if (local >= COLS * DEPTH / 4u) {
         return;
     }

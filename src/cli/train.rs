@@ -188,7 +188,7 @@ fn create(
         seed: session.config().seed,
         files: files.collect(),
         parameters: compiled.params.parameter_count(),
-        starts: vec![Start::new(first_step, executor.info())],
+        starts: vec![Start::new(first_step, executor.info(), session.config().precision)],
     };
     let folder = RunDir::create(path, &resolved(session), &info).map_err(usage_if_taken)?;
     super::eprint(&format!("run folder: {}", path.display()));
@@ -288,7 +288,7 @@ fn resume(
     let Some((from, snapshot)) = checkpoint else {
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
         model_io::initialise(executor, compiled, session.config().seed)?;
-        let start = Start::new(1, executor.info());
+        let start = Start::new(1, executor.info(), session.config().precision);
         let folder =
             RunDir::resume(&folder, &resolved(session), 0, start).map_err(usage_if_taken)?;
         return Ok((folder, State::default()));
@@ -314,7 +314,7 @@ fn resume(
         let folder = create(session, compiled, executor, &branch, name, state.step + 1)?;
         return Ok((folder, state));
     }
-    let start = Start::new(state.step + 1, executor.info());
+    let start = Start::new(state.step + 1, executor.info(), session.config().precision);
     let folder =
         RunDir::resume(&folder, &resolved(session), state.step, start).map_err(usage_if_taken)?;
     Ok((folder, state))

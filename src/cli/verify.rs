@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::session::Session;
 use super::{CliError, ConfigArgs};
-use crate::device::agreement::difference_above;
+use crate::device::agreement::{HALF_TOLERANCE, difference_above};
 use crate::device::{Executor, Globals, Run};
 use crate::graph::eval::{Tensor, run_op};
 use crate::graph::{DType, TensorType};
@@ -36,7 +36,21 @@ pub struct VerifyArgs {
 #[derive(Clone, Debug, Default)]
 struct Worst {
     error: f64,
+    tolerance: f64,
     op: &'static str,
+}
+
+impl Worst {
+    /// The error as a share of what is accepted.
+    fn share(&self) -> f64 {
+        self.error / self.tolerance
+    }
+}
+
+/// What is accepted of a step: more where it stores halves.
+fn tolerance(step: &Step) -> f64 {
+    let half = step.in_types.iter().chain(&step.out_types).any(|ty| ty.dtype == DType::F16);
+    if half { HALF_TOLERANCE } else { TOLERANCE }
 }
 
 /// Largest accepted error, relative to the largest magnitude of the result: f32 sums of some
@@ -61,7 +75,7 @@ pub fn run(args: VerifyArgs) -> Result<u8, CliError> {
         }
     }
     let failed: Vec<&String> =
-        judge.worst.iter().filter(|(_, w)| w.error > TOLERANCE).map(|(layer, _)| layer).collect();
+        judge.worst.iter().filter(|(_, w)| w.share() > 1.0).map(|(layer, _)| layer).collect();
     if args.json {
         let layers: Vec<_> = judge
             .worst
@@ -179,14 +193,15 @@ impl Judge {
         let pass = if step.backward { " (backward)" } else { "" };
         let layer =
             if step.scope.is_empty() { "step".to_owned() } else { format!("{}{pass}", step.scope) };
-        let new = Worst { error, op: step.op.name() };
+        let new = Worst { error, tolerance: tolerance(step), op: step.op.name() };
         match self.worst.iter_mut().find(|(known, _)| *known == layer) {
-            Some((_, old)) if error > old.error => *old = new,
+            Some((_, old)) if new.share() > old.share() => *old = new,
             Some(_) => {}
             None => self.worst.push((layer, new)),
         }
         let slot = step.outs[out];
-        self.words(slot)[..values.len()].copy_from_slice(bytemuck::cast_slice(values));
+        let bytes = step.out_types[out].stored(values);
+        self.words(slot)[..bytes.len() / 4].copy_from_slice(&bytemuck::pod_collect_to_vec(&bytes));
     }
 
     fn expect(&mut self, step: &Step, globals: &Globals) -> Vec<Vec<f64>> {
@@ -195,7 +210,8 @@ impl Judge {
                 let words = self.words(*slot);
                 match ty.dtype {
                     DType::F32 | DType::F16 => {
-                        Tensor::F(words.iter().map(|w| f64::from(f32::from_bits(*w))).collect())
+                        let numbers = ty.numbers(bytemuck::cast_slice(words));
+                        Tensor::F(numbers.into_iter().map(f64::from).collect())
                     }
                     DType::I32 => Tensor::I(bytemuck::cast_slice(words).to_vec()),
                 }

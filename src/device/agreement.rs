@@ -158,7 +158,7 @@ impl Trial {
             let slot = plan::Slot { page: Page::Arena, offset: 0, bytes };
             executor.write(slot, &vec![0xff; bytes as usize])?;
         }
-        let types = plan.programs[0].inputs.iter().map(|(_, ty)| ty.dtype);
+        let types = plan.programs[0].inputs.iter().map(|(_, ty)| ty);
         let inputs: Vec<Vec<u8>> =
             self.inputs.iter().zip(types).map(|((_, _, value), ty)| to_bytes(value, ty)).collect();
         let run = Run {
@@ -267,15 +267,9 @@ fn convert<R: crate::ops::Real>(value: &Tensor<f64>) -> Tensor<R> {
     }
 }
 
-fn to_bytes(value: &Tensor<f64>, stored: DType) -> Vec<u8> {
+fn to_bytes(value: &Tensor<f64>, ty: &TensorType) -> Vec<u8> {
     match value {
-        Tensor::F(values) if stored == DType::F16 => {
-            let halves = values.iter().flat_map(|v| half::f16::from_f64(*v).to_le_bytes());
-            let mut bytes: Vec<u8> = halves.collect();
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-            bytes
-        }
-        Tensor::F(values) => values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect(),
+        Tensor::F(values) => ty.stored(&values.iter().map(|v| *v as f32).collect::<Vec<f32>>()),
         Tensor::I(values) => bytemuck::cast_slice(values).to_vec(),
     }
 }

@@ -130,6 +130,29 @@ impl TensorType {
         TensorType { shape: shape.into(), dtype: DType::I32 }
     }
 
+    /// The numbers that stored bytes hold; indices by their bits.
+    pub fn numbers(&self, bytes: &[u8]) -> Vec<f32> {
+        match self.dtype {
+            DType::F32 | DType::I32 => bytemuck::pod_collect_to_vec(bytes),
+            DType::F16 => (bytes.chunks_exact(2).take(self.shape.elements()))
+                .map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32())
+                .collect(),
+        }
+    }
+
+    /// The stored bytes of numbers: the inverse of [`TensorType::numbers`].
+    pub fn stored(&self, numbers: &[f32]) -> Vec<u8> {
+        match self.dtype {
+            DType::F32 | DType::I32 => bytemuck::cast_slice(numbers).to_vec(),
+            DType::F16 => {
+                let halves = numbers.iter().map(|v| half::f16::from_f32(*v).to_le_bytes());
+                let mut bytes: Vec<u8> = halves.flatten().collect();
+                bytes.resize(self.bytes() as usize, 0);
+                bytes
+            }
+        }
+    }
+
     /// Size in bytes, as a storage binding has it: a multiple of 4.
     pub fn bytes(&self) -> u64 {
         (self.shape.elements() as u64 * self.dtype.bytes()).next_multiple_of(4)

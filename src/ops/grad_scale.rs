@@ -15,13 +15,29 @@ use crate::ops::{
 /// weight is the statistic that the loss is divided by; norm = √(Σ g²)/weight over the finite
 /// elements (a sum that overflows counts as one more non-finite element); scale = min(1, clip/(norm + 10⁻⁶))/weight as in PyTorch's `clip_grad_norm_`, or 0
 /// where an element is not finite or the weight is 0, so that nothing is updated.
+///
+/// With a loss scale (Micikevicius et al. 2018) there is a third operand, updated in place:
+/// `[loss scale, good steps, skipped steps]`. The gradients are that many times too large, which
+/// `scale` and `norm` undo. A step with a gradient that is not finite halves the loss scale and
+/// counts as skipped; after [`GROWTH_INTERVAL`] good ones in a row it is doubled. The first and the
+/// third of the new values stand behind the statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradScale {
     /// Largest norm of the mean gradient.
     pub clip_norm: Option<f32>,
     /// Which statistic is the weight.
     pub weight_index: usize,
+    /// Whether the gradients have a loss scale.
+    pub scaled: bool,
 }
+
+/// Good steps in a row after which the loss scale is doubled, as in PyTorch's `GradScaler`.
+pub const GROWTH_INTERVAL: f32 = 2000.0;
+/// What the loss scale is in a new run. The loss is not divided by its weight before the backward
+/// pass, so that a scale of 1 here is one of the number of samples or tokens elsewhere.
+pub const FIRST_LOSS_SCALE: f32 = 1024.0;
+/// Numbers of the loss scale's state.
+pub const SCALER: usize = 3;
 
 /// Elements that one piece of work sums.
 const CHUNK: usize = 8192;
@@ -60,18 +76,35 @@ impl GradScale {
             bad += R::ONE;
         }
         let weight = stats[self.weight_index];
-        let norm = square.sqrt() / if weight == R::ZERO { R::ONE } else { weight };
+        let [control, scaler @ ..] = call.outs else { unreachable!("a result") };
+        let loss_scale = scaler.first().map_or(R::ONE, |state| state[0]);
+        let divisor = weight * loss_scale;
+        let norm = square.sqrt() / if weight == R::ZERO { R::ONE } else { divisor };
         let clip = match self.clip_norm {
             Some(limit) => (R::of(f64::from(limit)) / (norm + R::of(1e-6))).min(R::ONE),
             None => R::ONE,
         };
         let usable = bad == R::ZERO && weight != R::ZERO;
-        let out = &mut call.outs[0];
-        out[0] = if usable { clip / weight } else { R::ZERO };
-        out[1] = norm;
-        out[2] = bad;
-        out[3] = weight;
-        out[4..].copy_from_slice(stats);
+        control[0] = if usable { clip / divisor } else { R::ZERO };
+        control[1] = norm;
+        control[2] = bad;
+        control[3] = weight;
+        control[4..4 + stats.len()].copy_from_slice(stats);
+        if let Some(state) = scaler.first_mut() {
+            if bad > R::ZERO {
+                state[0] *= R::of(0.5);
+                state[1] = R::ZERO;
+                state[2] += R::ONE;
+            } else {
+                state[1] += R::ONE;
+                if state[1] >= R::of(f64::from(GROWTH_INTERVAL)) {
+                    state[0] *= R::of(2.0);
+                    state[1] = R::ZERO;
+                }
+            }
+            control[4 + stats.len()] = state[0];
+            control[5 + stats.len()] = state[2];
+        }
     }
 }
 
@@ -85,11 +118,13 @@ impl Op for GradScale {
         if self.weight_index >= stats {
             return Err(format!("no statistic {} among {stats}", self.weight_index));
         }
-        Ok(vec![TensorType::f32([4 + stats])])
+        let mut outs = vec![TensorType::f32([4 + stats + if self.scaled { 2 } else { 0 }])];
+        outs.extend(self.scaled.then(|| ins[2].clone()));
+        Ok(outs)
     }
 
     fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
-        Ok(vec![Grad::Stops("an update is not differentiated"); 2])
+        Ok(vec![Grad::Stops("an update is not differentiated"); 2 + usize::from(self.scaled)])
     }
 
     fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
@@ -115,12 +150,21 @@ impl Op for GradScale {
             self.clip_norm.unwrap_or(0.0).to_bits(),
         ];
         let finish = Launch {
-            kernel: Kernel::file("grad_scale_finish", "finish"),
+            kernel: Kernel::file("grad_scale_finish", "finish").with("SCALED", self.scaled.into()),
             dims,
-            binds: vec![Bind::Scratch, Bind::In(1), Bind::Out(0)],
+            binds: vec![
+                Bind::Scratch,
+                Bind::In(1),
+                Bind::Out(0),
+                if self.scaled { Bind::Out(1) } else { Bind::Scratch },
+            ],
             grid: [1, 1, 1],
         };
         vec![partial, finish]
+    }
+
+    fn in_place(&self) -> &[(usize, usize)] {
+        if self.scaled { &[(2, 1)] } else { &[] }
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -134,14 +178,26 @@ impl Op for GradScale {
 
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
+    let of = |name: &'static str, ins, clip_norm: Option<f32>, scaled| {
+        Case::update(name, GradScale { clip_norm, weight_index: 1, scaled }, ins)
+    };
+    let operands = |n: usize, stats: usize, domain| {
+        let stats = (TensorType::f32([stats]), Domain::Uniform(1.0, 9.0));
+        vec![(TensorType::f32([n]), domain), stats]
+    };
     let case = |name: &'static str, n: usize, stats: usize, clip_norm: Option<f32>| {
-        let ins = vec![
-            (TensorType::f32([n]), Domain::Normal),
-            (TensorType::f32([stats]), Domain::Uniform(1.0, 9.0)),
-        ];
-        Case::update(name, GradScale { clip_norm, weight_index: 1 }, ins)
+        of(name, operands(n, stats, Domain::Normal), clip_norm, false)
+    };
+    // Good steps below the interval, at it, and a bad step.
+    let scaled = |name: &'static str, domain, steps: f32| {
+        let mut ins = operands(259, 3, domain);
+        ins.push((TensorType::f32([SCALER]), Domain::Uniform(steps, steps + 1.0)));
+        of(name, ins, Some(0.5), true)
     };
     vec![
+        scaled("scaled", Domain::Normal, 7.0),
+        scaled("scaled_grows", Domain::Normal, GROWTH_INTERVAL),
+        scaled("scaled_overflows", Domain::Special, 7.0),
         case("one", 1, 2, None),
         case("clipped", 259, 3, Some(0.01)),
         case("loose", 259, 3, Some(1e6)),

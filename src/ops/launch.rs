@@ -63,6 +63,24 @@ impl GpuLimits {
     };
 }
 
+impl MatrixUnits {
+    /// Rows and columns of a small matrix.
+    pub const fn side(self) -> usize {
+        match self {
+            MatrixUnits::Side8 => 8,
+            MatrixUnits::Side16 => 16,
+        }
+    }
+
+    /// A kernel that uses lib/matrix16 with the library of these units.
+    pub fn in_kernel(self, kernel: Kernel) -> Kernel {
+        match self {
+            MatrixUnits::Side8 => kernel.with_library("matrix16", "matrix8"),
+            MatrixUnits::Side16 => kernel,
+        }
+    }
+}
+
 /// A WGSL kernel with its specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {

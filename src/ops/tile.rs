@@ -32,12 +32,13 @@ pub const TILES: [Tile; 2] = [
     Tile { rows: 32, cols: 32, depth: 32, slices: 4, speed: 0.5, units: None },
 ];
 
-/// The tiles on matrix units.
-pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 2] {
+/// The tiles on matrix units: the first is the fastest where there is enough work for all.
+pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 3] {
     let units = Some(units);
     [
-        Tile { rows: 128, cols: 128, depth: 32, slices: 1, speed: 1.0, units },
-        Tile { rows: 64, cols: 64, depth: 32, slices: 1, speed: 0.5, units },
+        Tile { rows: 128, cols: 256, depth: 32, slices: 1, speed: 1.0, units },
+        Tile { rows: 128, cols: 128, depth: 32, slices: 1, speed: 0.65, units },
+        Tile { rows: 64, cols: 64, depth: 32, slices: 1, speed: 0.4, units },
     ]
 }
 
@@ -65,8 +66,9 @@ impl Problem {
     }
 
     /// The tiles that it can run with.
-    pub fn tiles(&self) -> [Tile; 2] {
-        self.units.map_or(TILES, matrix_tiles)
+    pub fn tiles(&self, limits: &GpuLimits) -> Vec<Tile> {
+        let all = self.units.map_or(TILES.to_vec(), |units| matrix_tiles(units).to_vec());
+        all.into_iter().filter(|tile| tile.fits(limits)).collect()
     }
 }
 
@@ -104,12 +106,12 @@ pub fn choose(problem: &Problem, limits: &GpuLimits) -> Choice {
         let bytes = parts * problem.layers * problem.m * problem.n * 4;
         *parts == 1 || bytes as u64 <= limits.binding_bytes
     };
-    let all = problem.tiles().into_iter().flat_map(|tile| {
+    let all = problem.tiles(limits).into_iter().flat_map(|tile| {
         let parts = std::iter::successors(Some(1), |p| Some(p * 2)).take_while(move |p| *p <= most);
         parts.filter(fits).map(move |parts| Choice { tile, parts })
     });
     let cheapest = all.min_by(|a, b| a.cost(problem).total_cmp(&b.cost(problem)));
-    cheapest.unwrap_or(Choice { tile: problem.tiles()[0], parts: 1 })
+    cheapest.unwrap_or(Choice { tile: problem.tiles(limits)[0], parts: 1 })
 }
 
 impl Choice {
@@ -147,18 +149,33 @@ impl Tile {
         }
     }
 
+    /// Groups of 32 threads along the rows and along the columns, on matrix units.
+    fn groups(&self) -> [usize; 2] {
+        [2, if self.cols == 256 { 4 } else { 2 }]
+    }
+
+    /// Whether its workgroup memory exists on a device.
+    fn fits(&self, limits: &GpuLimits) -> bool {
+        let Some(units) = self.units else { return true };
+        let [down, across] = self.groups();
+        let longest = |extent: usize| extent * (self.depth + 8).max(self.depth * (extent + 8) / extent);
+        let halves = longest(self.rows) + longest(self.cols);
+        let bytes = 2 * halves + 4 * down * across * units.side() * units.side();
+        bytes <= limits.workgroup_bytes as usize
+    }
+
     fn on_units(&self, kernel: Kernel, units: MatrixUnits) -> Kernel {
-        let kernel = kernel.with_library("tile", "matrix_tile");
-        let (kernel, side) = match units {
-            MatrixUnits::Side8 => (kernel.with_library("matrix16", "matrix8"), 8),
-            MatrixUnits::Side16 => (kernel, 16),
-        };
-        let quads = |extent: usize| (extent * self.depth / 4 / 128) as u32;
-        kernel
+        let side = units.side();
+        let [down, across] = self.groups();
+        let quads = |extent: usize| (extent * self.depth / 4 / (32 * down * across)) as u32;
+        units
+            .in_kernel(kernel.with_library("tile", "matrix_tile"))
+            .with("DOWN", down as u32)
+            .with("ACROSS", across as u32)
             .with("A_QUADS", quads(self.rows))
             .with("B_QUADS", quads(self.cols))
-            .with("PARTS_M", (self.rows / 2 / side) as u32)
-            .with("PAIRS_N", (self.cols / 4 / side) as u32)
+            .with("PARTS_M", (self.rows / down / side) as u32)
+            .with("PARTS_N", (self.cols / across / side) as u32)
     }
 
     fn in_blocks(&self, kernel: Kernel) -> Kernel {

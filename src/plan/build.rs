@@ -8,7 +8,8 @@ use super::{
     ALIGN, Layout, Page, Plan, PlanError, Precision, Program, ProgramId, Roles, Slot, precision, prune,
 };
 use crate::graph::{Graph, Leaf, TensorType, ValueId, grad};
-use crate::ops::map;
+use crate::ops::grad_scale::SCALER;
+use crate::ops::map::{self, Code};
 use crate::ops::update::UpdateRule;
 use crate::ops::{Accumulate, GradScale, Stats, Target};
 
@@ -68,12 +69,24 @@ pub struct Update {
 /// Numbers in front of the statistics in a training report: scale, gradient norm, non-finite
 /// gradients, divisor.
 pub const REPORT_HEAD: usize = 4;
+/// Numbers behind the statistics in a training report of mixed precision: the loss scale and the
+/// steps that were skipped so far.
+pub const REPORT_TAIL: usize = 2;
 
 /// Builds the plan.
 ///
 /// # Errors
 /// When a gradient does not reach a trained parameter, or something does not fit the target.
 pub fn build(request: Request<'_>) -> Result<Plan, PlanError> {
+    if request.precision == Precision::Mixed {
+        match request.target {
+            Target::Cpu => return Err(PlanError::NoHalf { device: "the CPU executor" }),
+            Target::Gpu(limits) if !limits.half => {
+                return Err(PlanError::NoHalf { device: "this GPU" });
+            }
+            Target::Gpu(_) => {}
+        }
+    }
     let stats = request.train.iter().chain(&request.eval).map(|f| f.stats.len()).max().unwrap_or(0);
     let mut builder = Builder::new(&request, stats);
     for forward in &request.train {
@@ -169,7 +182,17 @@ impl Builder<'_> {
         let mut seeds = Vec::new();
         for &(rows, factor) in &forward.losses {
             let shape = graph.shape(rows).clone();
-            seeds.push((rows, graph.constant(factor, shape)));
+            let seed = match self.scaler(&mut graph) {
+                None => graph.constant(factor, shape),
+                Some(state) => {
+                    let code = Code::of(|code| {
+                        let scale = code.input(0);
+                        code.scale(scale, factor)
+                    });
+                    map::apply(&mut graph, code, &[state], shape)?
+                }
+            };
+            seeds.push((rows, seed));
         }
         let grads = grad::grad(&mut graph, &seeds, &wrt)
             .map_err(|error| self.unreached(error, &trained))?;
@@ -181,6 +204,13 @@ impl Builder<'_> {
         let offset = layout.trained as u64 * 4;
         pins.push((stats, Slot { page: Page::Grads, offset, bytes: graph.ty(stats).bytes() }));
         self.program(graph, pins, &forward.inputs, &[], &forward.state_updates)
+    }
+
+    /// The loss scale, which a plan of mixed precision has.
+    fn scaler(&self, graph: &mut Graph) -> Option<ValueId> {
+        let mixed = self.request.precision == Precision::Mixed;
+        let leaf = Leaf::Page { page: Page::Scaler, offset: 0 };
+        mixed.then(|| graph.leaf(leaf, TensorType::f32([1])))
     }
 
     fn unreached(&self, error: grad::GradError, trained: &[usize]) -> PlanError {
@@ -317,8 +347,19 @@ impl Builder<'_> {
         }
         let grads = region(&mut graph, page, 0, elements);
         let stats = region(&mut graph, page, elements, self.stats);
-        let scale = GradScale { clip_norm: update.clip_norm, weight_index: update.weight_index };
-        let control = graph.op(scale, &[grads, stats])?;
+        let scaled = self.request.precision == Precision::Mixed;
+        let scale = GradScale {
+            clip_norm: update.clip_norm,
+            weight_index: update.weight_index,
+            scaled,
+        };
+        let mut operands = vec![grads, stats];
+        if scaled {
+            operands.push(region(&mut graph, Page::Scaler, 0, SCALER));
+        }
+        let results = graph.apply(Arc::new(scale), &operands)?;
+        let control = results[0];
+        keep.extend(&results[1..]);
         for (offset, len, decay) in self.ranges(update) {
             let mut operands = vec![region(&mut graph, Page::Params, offset, len)];
             for moment in 0..update.rule.moments() {
@@ -374,10 +415,11 @@ impl Builder<'_> {
         pages.push((Page::Batch, self.batch));
         let consts = self.consts.last().map_or(0, |(s, _)| s.offset + s.bytes);
         pages.push((Page::Consts, consts.next_multiple_of(ALIGN)));
-        pages.push((
-            Page::Report,
-            (((REPORT_HEAD + self.stats) * 4) as u64).next_multiple_of(ALIGN),
-        ));
+        if self.request.update.is_some() && self.request.precision == Precision::Mixed {
+            pages.push((Page::Scaler, ALIGN));
+        }
+        let report = REPORT_HEAD + self.stats + REPORT_TAIL;
+        pages.push((Page::Report, ((report * 4) as u64).next_multiple_of(ALIGN)));
         pages.push((Page::Arena, self.arena));
         pages.retain(|(_, bytes)| *bytes > 0);
         Ok(Plan {

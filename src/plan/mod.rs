@@ -13,7 +13,7 @@ pub mod report;
 
 use std::sync::Arc;
 
-pub use build::{Forward, REPORT_HEAD, Request, Update, build, of_graph};
+pub use build::{Forward, REPORT_HEAD, REPORT_TAIL, Request, Update, build, of_graph};
 pub use layout::{Init, Layout, ParamSpec, Placed};
 
 use crate::graph::{ShapeError, TensorType, grad::GradError};
@@ -35,6 +35,8 @@ pub enum Page {
     State,
     /// The micro-batch's inputs.
     Batch,
+    /// The state of the loss scale, in mixed precision.
+    Scaler,
     /// Constants, filled before the first step.
     Consts,
     /// What the host reads back after a step: the norm and the statistics.
@@ -54,6 +56,7 @@ impl Page {
             Page::Moment(i) => format!("optimizer moment {}", i + 1),
             Page::State => "state".into(),
             Page::Batch => "batch".into(),
+            Page::Scaler => "loss scale".into(),
             Page::Consts => "constants".into(),
             Page::Report => "report".into(),
             Page::Arena => "activations".into(),
@@ -171,6 +174,12 @@ pub enum PlanError {
     /// An op that does not fit its operands.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// Mixed precision on a device that has none.
+    #[error("`precision: mixed` needs a GPU that stores half-precision floats, and {device} does not: use `precision: f32`")]
+    NoHalf {
+        /// `the CPU executor` or `this GPU`.
+        device: &'static str,
+    },
     /// An in-place update of something that is not a leaf.
     #[error("`{op}` updates in place what is not a leaf")]
     InPlace {

@@ -1,7 +1,8 @@
 //! Parameters, states and moments between an executor and their names.
 
 use crate::device::{DeviceError, Executor};
-use crate::plan::{Init, Layout, Page, Placed};
+use crate::ops::grad_scale::{FIRST_LOSS_SCALE, SCALER};
+use crate::plan::{Init, Layout, Page, Placed, Slot};
 
 use super::checkpoint::{NamedTensor, Snapshot};
 use super::compile::Compiled;
@@ -27,7 +28,22 @@ pub fn initialise(
             executor.write(placed.slot(page), bytemuck::cast_slice(&values))?;
         }
     }
-    Ok(())
+    match scaler(compiled) {
+        Some(slot) => {
+            executor.write(slot, bytemuck::cast_slice(&[FIRST_LOSS_SCALE, 0.0, 0.0]))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Name of the loss scale's state among the optimizer's tensors: no parameter's moment has it.
+const LOSS_SCALE: &str = "loss_scale";
+
+/// Where the state of the loss scale lies, if there is one.
+fn scaler(compiled: &Compiled) -> Option<Slot> {
+    let bytes = (SCALER * 4) as u64;
+    let exists = compiled.plan.page_bytes(Page::Scaler) > 0;
+    exists.then_some(Slot { page: Page::Scaler, offset: 0, bytes })
 }
 
 /// Reads parameters and states under their names, in the order of names.
@@ -62,6 +78,10 @@ pub fn read_moments(
             let name = format!("{}.{moment}", placed.spec.name);
             tensors.push(read(executor, placed, Page::Moment(index as u8), name)?);
         }
+    }
+    if let Some(slot) = scaler(compiled) {
+        let bytes = executor.read(slot)?;
+        tensors.push(NamedTensor { name: LOSS_SCALE.into(), dims: vec![SCALER], bytes });
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tensors)
@@ -124,7 +144,19 @@ pub fn restore(
                 ));
             }
         }
-        write_all(executor, &wanted, &snapshot.optimizer)?;
+        let (scales, moments): (Vec<NamedTensor>, Vec<NamedTensor>) =
+            snapshot.optimizer.iter().cloned().partition(|tensor| tensor.name == LOSS_SCALE);
+        write_all(executor, &wanted, &moments)?;
+        match (scaler(compiled), scales.first()) {
+            (Some(slot), Some(tensor)) if tensor.bytes.len() as u64 == slot.bytes => {
+                executor.write(slot, &tensor.bytes)?;
+            }
+            (None, None) => {}
+            _ => {
+                let problem = "the checkpoint is of another precision: one of both has no loss scale";
+                return Err(RestoreError::Mismatch(problem.into()));
+            }
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use crate::config::train::Metric;
-use crate::config::types::Config;
+use crate::config::types::{Config, Precision};
 use crate::data::{Batches, DataError, Dataset, Loader, StepBatch};
 use crate::device::{DeviceError, Executor, Globals, Report, Run};
 use crate::plan::REPORT_HEAD;
@@ -22,6 +22,9 @@ use super::run_dir::RunDir;
 use super::schedule;
 use super::signals::{Signals, Stop};
 use super::watch::{self, Metrics};
+
+/// Below this loss scale, gradients that are not finite are no matter of scale.
+const LEAST_LOSS_SCALE: f32 = 1.0 / 1024.0;
 
 /// Why a run ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -239,7 +242,11 @@ impl Trainer<'_> {
         // A window without any target that counts has no loss and updates nothing.
         let loss = if stats[WEIGHT] == 0.0 { 0.0 } else { stats[LOSS] / stats[WEIGHT] };
         let step = report.tag;
-        if bad > 0.0 || health::is_bad(loss) {
+        let scaler = stats.get(self.compiled.stats.len()..).filter(|_| self.is_mixed());
+        // A gradient that overflows under the loss scale is no fault of the run: the step is
+        // skipped and the scale halved, down to where a scale cannot be the reason.
+        let skipped = bad > 0.0 && scaler.is_some_and(|s| s[0] >= LEAST_LOSS_SCALE);
+        if (bad > 0.0 && !skipped) || health::is_bad(loss) {
             return Err(self.not_finite(&batch, bad, loss)?);
         }
         let rate = schedule::rate(
@@ -258,6 +265,10 @@ impl Trainer<'_> {
                 "step": step, "epoch": batch.epoch, "train/loss": loss, "grad_norm": norm, "lr": rate,
                 "weight": weight, "seconds": seconds,
             });
+            if let Some(scaler) = scaler {
+                line["loss_scale"] = json!(scaler[0]);
+                line["skipped_steps"] = json!(scaler[1]);
+            }
             if let Some(accuracy) = accuracy {
                 line["train/accuracy"] = json!(accuracy);
             }
@@ -265,6 +276,10 @@ impl Trainer<'_> {
         }
         loader.recycle(batch);
         Ok(())
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.config.precision == Precision::Mixed
     }
 
     fn reports_accuracy(&self) -> bool {

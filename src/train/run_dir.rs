@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::checkpoint::{self, CheckpointError};
+use crate::config::types::Precision;
 use crate::device::DeviceInfo;
 
 /// What run.json says.
@@ -52,9 +53,9 @@ pub struct Start {
 
 impl Start {
     /// A start on a device.
-    pub fn new(from_step: u64, device: &DeviceInfo) -> Self {
+    pub fn new(from_step: u64, device: &DeviceInfo, precision: Precision) -> Self {
         let device = serde_json::to_value(device).unwrap_or_default();
-        Start { from_step, device, precision: "f32".into() }
+        Start { from_step, device, precision: precision.word().into() }
     }
 }
 

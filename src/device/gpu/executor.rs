@@ -404,7 +404,7 @@ impl Executor for GpuExecutor {
             let outs: Vec<(Slot, TensorType)> =
                 step.outs.iter().copied().zip(step.out_types.clone()).collect();
             for (out, (slot, ty)) in outs.iter().enumerate() {
-                let values: Vec<f32> = bytemuck::pod_collect_to_vec(&self.read(*slot)?);
+                let values = ty.numbers(&self.read(*slot)?);
                 if !look(index, out, ty, &values) {
                     return Ok(());
                 }

@@ -1,9 +1,10 @@
 //! Attention on the GPU: a workgroup holds a tile of queries (or of keys) and walks over the tiles
-//! of the other side.
+//! of the other side; on matrix units where operands in half precision suit them.
 
 use super::{Attention, Extents};
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Kernel, Launch};
+use crate::graph::{DType, TensorType};
+use crate::ops::{Bind, GpuCall, Kernel, Launch, MatrixUnits};
 
 /// The widest head whose tiles fit the workgroup memory that every device has.
 pub(super) const MAX_HEAD: usize = 256;
@@ -26,6 +27,42 @@ fn kernel(op: &Attention, e: &Extents, file: &'static str, entry: &'static str) 
         .with("DROPOUT", u32::from(op.dropout > 0.0))
 }
 
+/// Queries (or keys) of a workgroup on matrix units.
+const MATRIX_ROWS: usize = 128;
+/// The widest head whose sums stay in registers there.
+const MATRIX_HEAD: usize = 64;
+
+/// The matrix units that suit a use: whole strips of rows, and factors in half precision.
+fn units(e: &Extents, factors: &[&TensorType], call: &GpuCall<'_>) -> Option<MatrixUnits> {
+    let half = factors.iter().all(|ty| ty.dtype == DType::F16);
+    call.limits.matrix.filter(|units| {
+        half && e.length.is_multiple_of(units.side())
+            && e.head.is_multiple_of(16)
+            && e.head <= MATRIX_HEAD
+    })
+}
+
+fn matrix_kernel(
+    op: &Attention,
+    e: &Extents,
+    units: MatrixUnits,
+    file: &'static str,
+    entry: &'static str,
+) -> Kernel {
+    let side = units.side();
+    let kernel = Kernel::file(file, entry)
+        .with("HEAD", e.head as u32)
+        .with("FEATURES", (e.head / side) as u32)
+        .with("STRIPS", (32 / side) as u32)
+        .with("CAUSAL", u32::from(op.causal))
+        .with("DROPOUT", u32::from(op.dropout > 0.0));
+    units.in_kernel(kernel)
+}
+
+fn matrix_grid(e: &Extents) -> [u32; 3] {
+    fold_groups(e.batch * e.heads * e.length.div_ceil(MATRIX_ROWS))
+}
+
 fn dims(op: &Attention, e: &Extents) -> Vec<u32> {
     let scale = (1.0 / (e.head as f64).sqrt()) as f32;
     vec![
@@ -44,13 +81,17 @@ fn grid(e: &Extents) -> [u32; 3] {
 }
 
 /// Operands: qkv → out, log-sums.
-pub(super) fn forward(op: &Attention, e: &Extents) -> Vec<Launch> {
-    vec![Launch {
-        kernel: kernel(op, e, "attention", "attention"),
-        dims: dims(op, e),
-        binds: vec![Bind::In(0), Bind::Out(0), Bind::Out(1)],
-        grid: grid(e),
-    }]
+pub(super) fn forward(op: &Attention, e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
+    let (kernel, grid) = match units(e, &call.ins[..1], call) {
+        Some(units) => {
+            (matrix_kernel(op, e, units, "attention_matrix", "attention"), matrix_grid(e))
+        }
+        None => {
+            (kernel(op, e, "attention", "attention").stored("qkv", call.ins[0]), grid(e))
+        }
+    };
+    let binds = vec![Bind::In(0), Bind::Out(0), Bind::Out(1)];
+    vec![Launch { kernel: kernel.stored("out", call.outs[0]), dims: dims(op, e), binds, grid }]
 }
 
 /// Elements of δ.
@@ -59,9 +100,26 @@ pub(super) fn backward_scratch(e: &Extents) -> usize {
 }
 
 /// δ and dQ by tiles of queries; then dK and dV by tiles of keys.
-pub(super) fn backward(op: &Attention, e: &Extents) -> Vec<Launch> {
+pub(super) fn backward(op: &Attention, e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
+    let (query, key, grid) = match units(e, &[call.ins[0], call.ins[3]], call) {
+        Some(units) => (
+            matrix_kernel(op, e, units, "attention_matrix_query", "grad_query"),
+            matrix_kernel(op, e, units, "attention_matrix_key", "grad_key"),
+            matrix_grid(e),
+        ),
+        None => {
+            let stored = |kernel: Kernel| {
+                kernel.stored("qkv", call.ins[0]).stored("d_out", call.ins[3])
+            };
+            (
+                stored(kernel(op, e, "attention_grad_query", "grad_query")),
+                stored(kernel(op, e, "attention_grad_key", "grad_key")),
+                grid(e),
+            )
+        }
+    };
     let queries = Launch {
-        kernel: kernel(op, e, "attention_grad_query", "grad_query"),
+        kernel: query.stored("out", call.ins[1]).stored("d_qkv", call.outs[0]),
         dims: dims(op, e),
         binds: vec![
             Bind::In(0),
@@ -71,13 +129,13 @@ pub(super) fn backward(op: &Attention, e: &Extents) -> Vec<Launch> {
             Bind::Out(0),
             Bind::Scratch,
         ],
-        grid: grid(e),
+        grid,
     };
     let keys = Launch {
-        kernel: kernel(op, e, "attention_grad_key", "grad_key"),
+        kernel: key.stored("d_qkv", call.outs[0]),
         dims: dims(op, e),
         binds: vec![Bind::In(0), Bind::In(2), Bind::In(3), Bind::Scratch, Bind::Out(0)],
-        grid: grid(e),
+        grid,
     };
     vec![queries, keys]
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
 use crate::ops::{
-    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target,
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage, Target,
 };
 
 /// Operand qkv `[batch, length, 3·width]`: queries, keys and values one after another, heads side
@@ -114,8 +114,16 @@ impl Op for Attention {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(_) => Storage::Factor,
+            Port::Out(0) => Storage::Either,
+            Port::Out(_) => Storage::Single,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::forward(self, &self.extents(call.ins[0]))
+        gpu::forward(self, &self.extents(call.ins[0]), call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -145,8 +153,16 @@ impl Op for AttentionGrad {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        match port {
+            Port::In(0 | 3) => Storage::Factor,
+            Port::In(1) | Port::Out(_) => Storage::Either,
+            Port::In(_) => Storage::Single,
+        }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::backward(&self.0, &self.0.extents(call.ins[0]))
+        gpu::backward(&self.0, &self.0.extents(call.ins[0]), call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -184,6 +200,10 @@ pub fn cases() -> Vec<Case> {
         case("causal_length9_head80", 1, 9, 1, 80, true, 0.0),
         case("full_length11_head130", 1, 11, 1, 130, false, 0.0),
         case("causal_length70_head64", 1, 70, 1, 64, true, 0.1),
+        // On matrix units: one workgroup and several, a last strip that is not whole.
+        case("causal_length16_head16", 2, 16, 2, 16, true, 0.0),
+        case("full_length48_head32", 1, 48, 2, 32, false, 0.0),
+        case("causal_length208_head64", 1, 208, 2, 64, true, 0.1),
         case("dropout_length19", 2, 19, 2, 8, true, 0.3),
     ]
 }

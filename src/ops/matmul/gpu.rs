@@ -38,11 +38,19 @@ pub fn launches_with(op: &MatMul, call: &GpuCall<'_>, choice: Choice) -> Vec<Lau
         .stored("b", call.ins[1]);
     let mut kernel = tile.specialise(kernel, [!op.trans_a, op.trans_b]);
     let row_lengths = [if op.trans_a { e.m } else { e.k }, if op.trans_b { e.k } else { e.n }];
-    if row_lengths.iter().all(|length| length % 4 == 0) {
+    let aligned = row_lengths.iter().all(|length| length % 4 == 0);
+    if aligned {
         kernel = kernel.with_library("operands", "operands_aligned");
     }
     let tiles = [e.n.div_ceil(tile.cols), e.m.div_ceil(tile.rows), e.batch * parts];
     let terms = e.k.div_ceil(parts).next_multiple_of(tile.depth);
+    let covers = |extent: usize, by: usize| extent.is_multiple_of(by);
+    let whole = aligned
+        && covers(e.m, tile.rows)
+        && covers(e.n, tile.cols)
+        && covers(e.k, tile.depth)
+        && (parts - 1) * terms < e.k;
+    kernel = kernel.with("WHOLE", whole.into());
     let dims = [e.m, e.n, e.k, e.batch, terms, tiles[0], tiles[1], tiles[2]];
     let dims = dims.map(|n| n as u32).to_vec();
     let grid = fold_groups(tiles.iter().product());

@@ -1,0 +1,103 @@
+// @use lib/matrix16
+// @use lib/philox
+// What the attention kernels on matrix units share. Four groups of 32 threads each own 32 rows of
+// one head (queries, or keys), as STRIPS strips of SIDE, and walk over blocks of 32 rows of the other
+// side. Parts of q, k, v and of the cotangent are loaded straight from memory, for which lengths and
+// heads must be multiples of SIDE; rows past the end are those of the last strip again, masked.
+//
+// What is not a product goes through workgroup memory: a thread then has one row of scores. Its
+// columns are taken in turns that begin at its row, which spreads the banks.
+
+const HEAD: u32 = 64u;
+// HEAD / SIDE and 32 / SIDE.
+const FEATURES: u32 = 4u;
+const STRIPS: u32 = 2u;
+// 1 where a query sees only keys up to its own position.
+const CAUSAL: u32 = 1u;
+// 1 where elements of P are dropped.
+const DROPOUT: u32 = 0u;
+
+const SCORES: u32 = 36u;
+const WEIGHTS: u32 = 40u;
+
+struct Dims {
+    // Samples times heads.
+    heads_total: u32,
+    length: u32,
+    width: u32,
+    heads: u32,
+    scale: f32,
+    dropout: f32,
+    stream: u32,
+}
+
+@group(0) @binding(0) var<uniform> dims: Dims;
+
+// Scores of a group's rows, and P or dS in half precision.
+var<workgroup> scores: array<f32, 4608>;
+var<workgroup> weights: array<f16, 5120>;
+
+// Where a group works.
+struct Place {
+    // Sample times heads plus head.
+    head_index: u32,
+    sample: u32,
+    // First column of the head in a row of `width`.
+    column: u32,
+    // First row of the group.
+    own: u32,
+    // Where the group's scores and weights begin.
+    scores: u32,
+    weights: u32,
+}
+
+// Workgroups of a head. (Head and first row of a workgroup are found apart from what differs within
+// it, so that they are seen to be uniform.)
+fn tiles() -> u32 {
+    return (dims.length + 127u) / 128u;
+}
+
+fn place_of(head_index: u32, first: u32, local: u32) -> Place {
+    let group = local / 32u;
+    return Place(
+        head_index,
+        head_index / dims.heads,
+        (head_index % dims.heads) * HEAD,
+        first + group * 32u,
+        group * 32u * SCORES,
+        group * 32u * WEIGHTS,
+    );
+}
+
+// The strip of rows from `row` on, or the last one.
+fn strip(row: u32) -> u32 {
+    return min(row, dims.length - SIDE);
+}
+
+// Where the features of a row of q (part 0), k (1) or v (2) begin.
+fn qkv_at(p: Place, row: u32, part: u32) -> u32 {
+    return (p.sample * dims.length + strip(row)) * 3u * dims.width + part * dims.width + p.column;
+}
+
+// Where the features of a row of the results begin.
+fn out_at(p: Place, row: u32) -> u32 {
+    return (p.sample * dims.length + strip(row)) * dims.width + p.column;
+}
+
+// Where log Σ eˢ and δ of a query's row lie.
+fn row_number(p: Place, row: u32) -> u32 {
+    return p.head_index * dims.length + min(row, dims.length - 1u);
+}
+
+fn is_seen(q: u32, k: u32) -> bool {
+    return q < dims.length && k < dims.length && (CAUSAL == 0u || k <= q);
+}
+
+// What P's element is multiplied with: 0 or 1/(1 − p).
+fn kept(head_index: u32, q: u32, k: u32) -> f32 {
+    if (DROPOUT == 0u) {
+        return 1.0;
+    }
+    let draw = philox_uniform(dims.stream, (head_index * dims.length + q) * dims.length + k);
+    return select(0.0, 1.0 / (1.0 - dims.dropout), draw >= dims.dropout);
+}
