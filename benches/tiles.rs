@@ -76,7 +76,7 @@ fn main() {
             let chosen = choose(&problem, &device.limits());
             let mut rows = Vec::new();
             let parts = |p: &usize| *p == 1 || (k / p >= 64 && p * m * n < 1 << 27);
-            for tile in problem.tiles(&device.limits()) {
+            for tile in problem.tiles() {
                 for parts in [1, 2, 4, 8, 16, 32].into_iter().filter(parts) {
                     let choice = Choice { tile, parts };
                     let op = Forced(MatMul::new(trans_a, trans_b), choice);

@@ -25,6 +25,20 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
     let down = ((k % AREA) / KERNEL_COLS) * DILATION_ROWS - PAD_TOP;
     let right = (k % KERNEL_COLS) * DILATION_COLS - PAD_LEFT;
     let channel = channel_group * CIN + k / AREA;
+    if (OUT_QUADS) {
+        let sample = n / OUT_PIXELS;
+        let row = (n % OUT_PIXELS) / OUT_COLS * STRIDE_ROWS + down;
+        let col = n % OUT_COLS + right;
+        let inside = k < end && sample < dims.batch && row < IN_ROWS;
+        let base = ((sample * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
+        // @for j in 4
+        {
+            let met = inside && col + $ju < IN_COLS;
+            quad[$j] = select(tile_t(), tile_t(x[select(0u, base + $ju, met)]), met);
+        }
+        // @end
+        return quad;
+    }
     // @for j in 4
     {
         let at = n + $ju;
@@ -39,11 +53,15 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
     return quad;
 }
 
-fn store(m: u32, n: u32, value: f32) {
+fn store(m: vec4<u32>, n: vec4<u32>, values: vec4<f32>) {
+    let first = part * dims.batch * GROUPS * COUT * OUT_PIXELS;
     let sample = n / OUT_PIXELS;
-    if (m < COUT && sample < dims.batch) {
-        y[part * dims.batch * GROUPS * COUT * OUT_PIXELS + ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + n % OUT_PIXELS] = y_t(value);
+    let at = first + ((sample * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + n % OUT_PIXELS;
+    // @for j in 4
+    if (m[$j] < COUT && sample[$j] < dims.batch) {
+        y[at[$j]] = y_t(values[$j]);
     }
+    // @end
 }
 
 @compute @workgroup_size(THREADS)

@@ -29,6 +29,20 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
     let down = PAD_TOP - ((k % AREA) / KERNEL_COLS) * DILATION_ROWS;
     let right = PAD_LEFT - (k % KERNEL_COLS) * DILATION_COLS;
     let channel = channel_group * COUT + k / AREA;
+    if (IN_QUADS) {
+        let sample = n / IN_PIXELS;
+        let row = (n % IN_PIXELS) / IN_COLS + down;
+        let col = n % IN_COLS + right;
+        let inside = k < end && sample < dims.batch && row < OUT_ROWS;
+        let base = ((sample * GROUPS * COUT + channel) * OUT_ROWS + row) * OUT_COLS + col;
+        // @for j in 4
+        {
+            let met = inside && col + $ju < OUT_COLS;
+            quad[$j] = select(tile_t(), tile_t(dy[select(0u, base + $ju, met)]), met);
+        }
+        // @end
+        return quad;
+    }
     // @for j in 4
     {
         let at = n + $ju;
@@ -46,11 +60,15 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
     return quad;
 }
 
-fn store(m: u32, n: u32, value: f32) {
+fn store(m: vec4<u32>, n: vec4<u32>, values: vec4<f32>) {
+    let first = part * dims.batch * GROUPS * CIN * IN_PIXELS;
     let sample = n / IN_PIXELS;
-    if (m < CIN && sample < dims.batch) {
-        dx[part * dims.batch * GROUPS * CIN * IN_PIXELS + ((sample * GROUPS + channel_group) * CIN + m) * IN_PIXELS + n % IN_PIXELS] = dx_t(value);
+    let at = first + ((sample * GROUPS + channel_group) * CIN + m) * IN_PIXELS + n % IN_PIXELS;
+    // @for j in 4
+    if (m[$j] < CIN && sample[$j] < dims.batch) {
+        dx[at[$j]] = dx_t(values[$j]);
     }
+    // @end
 }
 
 @compute @workgroup_size(THREADS)

@@ -13,6 +13,14 @@ alias dw_t = f32;
 
 fn load_a(m: u32, k: u32, end: u32) -> vec4<tile_t> {
     var quad: vec4<tile_t>;
+    if (OUT_PIXELS % 4u == 0u) {
+        let inside = m < COUT && k < end;
+        let base = ((k / OUT_PIXELS * GROUPS + channel_group) * COUT + m) * OUT_PIXELS + k % OUT_PIXELS;
+        // @for j in 4
+        quad[$j] = select(tile_t(), tile_t(dy[select(0u, base + $ju, inside)]), inside);
+        // @end
+        return quad;
+    }
     // @for j in 4
     {
         let inside = m < COUT && k + $ju < end;
@@ -29,6 +37,19 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
     let down = ((n % AREA) / KERNEL_COLS) * DILATION_ROWS - PAD_TOP;
     let right = (n % KERNEL_COLS) * DILATION_COLS - PAD_LEFT;
     let channel = channel_group * CIN + n / AREA;
+    if (OUT_QUADS) {
+        let row = (k % OUT_PIXELS) / OUT_COLS * STRIDE_ROWS + down;
+        let col = k % OUT_COLS + right;
+        let inside = n < TAPS && k < end && row < IN_ROWS;
+        let base = ((k / OUT_PIXELS * GROUPS * CIN + channel) * IN_ROWS + row) * IN_COLS + col;
+        // @for j in 4
+        {
+            let met = inside && col + $ju < IN_COLS;
+            quad[$j] = select(tile_t(), tile_t(x[select(0u, base + $ju, met)]), met);
+        }
+        // @end
+        return quad;
+    }
     // @for j in 4
     {
         let at = k + $ju;
@@ -42,10 +63,13 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
     return quad;
 }
 
-fn store(m: u32, n: u32, value: f32) {
-    if (m < COUT && n < TAPS) {
-        dw[((part * GROUPS + channel_group) * COUT + m) * TAPS + n] = dw_t(value);
+fn store(m: vec4<u32>, n: vec4<u32>, values: vec4<f32>) {
+    let at = ((part * GROUPS + channel_group) * COUT + m) * TAPS + n;
+    // @for j in 4
+    if (m[$j] < COUT && n[$j] < TAPS) {
+        dw[at[$j]] = dw_t(values[$j]);
     }
+    // @end
 }
 
 @compute @workgroup_size(THREADS)

@@ -51,10 +51,9 @@ fn load_b(k: u32, n: u32, end: u32) -> vec4<tile_t> {
     return b_quad(b_base + select(0u, i, inside), select(0u, left, inside));
 }
 
-fn store(m: u32, n: u32, value: f32) {
-    if (WHOLE == 1u || (m < dims.m && n < dims.n)) {
-        epilogue((layer * dims.m + m) * dims.n + n, value);
-    }
+fn store(m: vec4<u32>, n: vec4<u32>, values: vec4<f32>) {
+    let live = (m < vec4<u32>(dims.m)) & (n < vec4<u32>(dims.n));
+    epilogue(select(vec4<u32>(), (layer * dims.m + m) * dims.n + n, live), live, values);
 }
 
 @compute @workgroup_size(THREADS)

@@ -5,7 +5,7 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial as Test};
 use wootz::device::Executor;
@@ -108,6 +108,9 @@ fn on_gpu(case: &Case, precision: Precision) -> Result<(), Failed> {
         Precision::Single => Trial::new(case)?,
         Precision::Mixed => Trial::new(case)?.rounded_to_half(),
     };
+    // One at a time: waiting for a device from several threads is a race inside of wgpu.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for checked in [true, false] {
         let device = open()?;
         let plan = trial.plan(&Target::Gpu(device.limits()), precision)?;

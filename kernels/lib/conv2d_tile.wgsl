@@ -38,9 +38,14 @@ struct Dims {
 var<private> channel_group: u32;
 var<private> part: u32;
 
-// First and one past the last of a part's terms.
+// Whether four neighbouring pixels from a multiple of four on lie in one row, of the output and of
+// the input.
+const OUT_QUADS: bool = OUT_COLS % 4u == 0u && STRIDE_COLS == 1u;
+const IN_QUADS: bool = IN_COLS % 4u == 0u && STRIDE_ROWS == 1u && STRIDE_COLS == 1u;
+
+// First and one past the last of a part's terms; each part begins at a whole step.
 fn part_of(terms: u32) -> vec2<u32> {
-    let each = (terms + dims.parts - 1u) / dims.parts;
+    let each = ((terms + dims.parts - 1u) / dims.parts + DEPTH - 1u) / DEPTH * DEPTH;
     return vec2<u32>(min(part * each, terms), min((part + 1u) * each, terms));
 }
 

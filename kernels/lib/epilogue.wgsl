@@ -3,6 +3,10 @@
 
 @group(0) @binding(4) var<storage, read_write> out0: array<f32>;
 
-fn epilogue(i: u32, value: f32) {
-    out0[i] = value;
+fn epilogue(at: vec4<u32>, live: vec4<bool>, values: vec4<f32>) {
+    // @for j in 4
+    if (live[$j]) {
+        out0[at[$j]] = values[$j];
+    }
+    // @end
 }

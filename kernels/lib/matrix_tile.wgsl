@@ -1,5 +1,5 @@
 // @use lib/matrix16
-// The tile product of lib/tile on matrix units: DOWN by ACROSS groups of 32 threads, each with a
+// The tile product of lib/tile on matrix units: two by two groups of 32 threads, each with a
 // rectangle of the tile as sums in registers. Factors are rounded to half precision on
 // their way to workgroup memory, DEPTH terms at a time; while one step is multiplied, the next is
 // on its way to registers. A tile is kept as its operand lies in memory, lines padded by eight
@@ -10,9 +10,7 @@
 // What tiles are kept in.
 alias tile_t = f16;
 
-const DOWN: u32 = 2u;
-const ACROSS: u32 = 2u;
-const THREADS: u32 = DOWN * ACROSS * 32u;
+const THREADS: u32 = 128u;
 const ROWS: u32 = 128u;
 const COLS: u32 = 128u;
 const DEPTH: u32 = 32u;
@@ -21,7 +19,7 @@ const B_ALONG_TERMS: u32 = 0u;
 // Quads that a thread brings in: ROWS * DEPTH / 4 / THREADS, and with COLS.
 const A_QUADS: u32 = 8u;
 const B_QUADS: u32 = 8u;
-// Parts of a group's sums: ROWS / DOWN / SIDE and COLS / ACROSS / SIDE.
+// Parts of a group's sums: ROWS / 2 / SIDE and COLS / 2 / SIDE.
 const PARTS_M: u32 = 4u;
 const PARTS_N: u32 = 4u;
 
@@ -36,7 +34,7 @@ const PART: u32 = SIDE * SIDE;
 var<workgroup> a_tile: array<cell_t, A_TILE / CELL>;
 var<workgroup> b_tile: array<cell_t, B_TILE / CELL>;
 // A part of each group's sums on its way out.
-var<workgroup> sums: array<f32, DOWN * ACROSS * PART>;
+var<workgroup> sums: array<f32, 4u * PART>;
 
 fn fetch_a(row: u32, term: u32, end: u32, quad: u32) -> vec4<tile_t> {
     let line = quad / (A_LINE / 4u);
@@ -73,8 +71,8 @@ fn keep_b(value: vec4<tile_t>, quad: u32) {
 // The product over terms first..end for the tile whose first element is (row, col).
 fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
     let group = local / 32u;
-    let down = (group / ACROSS) * (ROWS / DOWN);
-    let across = (group % ACROSS) * (COLS / ACROSS);
+    let down = (group / 2u) * (ROWS / 2u);
+    let across = (group % 2u) * (COLS / 2u);
     // @for i in PARTS_M
     // @for j in PARTS_N
     var sum_$i_$j: sum_part;
@@ -139,9 +137,14 @@ fn right_at(k: u32, n: u32) -> right_part {
     return coopLoadT<right_part>(&b_tile[(k * B_STRIDE + n) / CELL], B_STRIDE / CELL);
 }
 
-// Stores a part of a group's sums, whose first element is (row, col).
+// Stores a part of a group's sums, whose first element is (row, col); a thread takes elements 32
+// apart, so that neighbours store side by side. What lies outside of the part is no row at all.
 fn hand_out(row: u32, col: u32, local: u32) {
-    for (var at = local % 32u; at < PART; at += 32u) {
-        store(row + at / SIDE, col + at % SIDE, sums[local / 32u * PART + at]);
+    for (var first = local % 32u; first < PART; first += 128u) {
+        let at = first + vec4<u32>(0u, 32u, 64u, 96u);
+        let inside = at < vec4<u32>(PART);
+        let source = local / 32u * PART + select(vec4<u32>(), at, inside);
+        let values = vec4<f32>(sums[source.x], sums[source.y], sums[source.z], sums[source.w]);
+        store(select(vec4<u32>(0xffffffffu), row + at / SIDE, inside), col + at % SIDE, values);
     }
 }

@@ -153,9 +153,9 @@ impl Trial {
         plan: &Plan,
         poison: bool,
     ) -> Result<Vec<Vec<f32>>, DeviceError> {
-        let bytes = executor.page_bytes(Page::Arena);
-        if poison && bytes > 0 {
-            let slot = plan::Slot { page: Page::Arena, offset: 0, bytes };
+        let arena = plan.pages.iter().filter(|(page, _)| matches!(page, Page::Arena(_)));
+        for &(page, bytes) in arena.filter(|_| poison) {
+            let slot = plan::Slot { page, offset: 0, bytes };
             executor.write(slot, &vec![0xff; bytes as usize])?;
         }
         let types = plan.programs[0].inputs.iter().map(|(_, ty)| ty);

@@ -5,8 +5,8 @@ use super::{GpuLimits, Kernel, MatrixUnits};
 use crate::graph::{DType, TensorType};
 
 /// What a workgroup computes: `rows × cols` elements of C, `depth` terms of the sums at a time. On
-/// matrix units by 128 threads; otherwise by 256, each a block of 4×4, `slices` threads taking turns
-/// at the terms of one block.
+/// matrix units by 128 threads; otherwise each thread has `blocks` of 4×4 along rows and columns, and
+/// `slices` threads take turns at the terms of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tile {
     /// Rows of C.
@@ -15,6 +15,8 @@ pub struct Tile {
     pub cols: usize,
     /// Terms of the sums in workgroup memory at once.
     pub depth: usize,
+    /// Blocks of a thread along rows and along columns.
+    pub blocks: [usize; 2],
     /// Threads that share a block.
     pub slices: usize,
     /// Multiply-adds in the same time as the largest tile, as measured where there is enough work
@@ -24,21 +26,30 @@ pub struct Tile {
     pub units: Option<MatrixUnits>,
 }
 
-/// The tiles: the first is the fastest where there is enough work for all, the second gives more
-/// workgroups. Larger ones were slower on every shape of benches/tiles.rs: they leave too few
-/// threads on a core to hide the latency of memory.
-pub const TILES: [Tile; 2] = [
-    Tile { rows: 64, cols: 64, depth: 16, slices: 1, speed: 1.0, units: None },
-    Tile { rows: 32, cols: 32, depth: 32, slices: 4, speed: 0.5, units: None },
+const fn scalar(
+    [rows, cols, depth]: [usize; 3],
+    blocks: [usize; 2],
+    slices: usize,
+    speed: f64,
+) -> Tile {
+    Tile { rows, cols, depth, blocks, slices, speed, units: None }
+}
+
+/// The tiles without matrix units: the first is the fastest where there is enough work for all, the
+/// others give more workgroups. Larger ones were slower on every shape of benches/tiles.rs: they
+/// leave too few threads on a core to hide the latency of memory.
+pub const TILES: [Tile; 3] = [
+    scalar([64, 128, 16], [2, 2], 1, 1.0),
+    scalar([64, 64, 16], [1, 1], 1, 0.8),
+    scalar([32, 32, 32], [1, 1], 4, 0.4),
 ];
 
 /// The tiles on matrix units: the first is the fastest where there is enough work for all.
-pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 3] {
+pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 2] {
     let units = Some(units);
     [
-        Tile { rows: 128, cols: 256, depth: 32, slices: 1, speed: 1.0, units },
-        Tile { rows: 128, cols: 128, depth: 32, slices: 1, speed: 0.65, units },
-        Tile { rows: 64, cols: 64, depth: 32, slices: 1, speed: 0.4, units },
+        Tile { rows: 128, cols: 128, depth: 32, blocks: [0, 0], slices: 1, speed: 1.0, units },
+        Tile { rows: 64, cols: 64, depth: 32, blocks: [0, 0], slices: 1, speed: 0.4, units },
     ]
 }
 
@@ -66,9 +77,8 @@ impl Problem {
     }
 
     /// The tiles that it can run with.
-    pub fn tiles(&self, limits: &GpuLimits) -> Vec<Tile> {
-        let all = self.units.map_or(TILES.to_vec(), |units| matrix_tiles(units).to_vec());
-        all.into_iter().filter(|tile| tile.fits(limits)).collect()
+    pub fn tiles(&self) -> Vec<Tile> {
+        self.units.map_or(TILES.to_vec(), |units| matrix_tiles(units).to_vec())
     }
 }
 
@@ -106,12 +116,12 @@ pub fn choose(problem: &Problem, limits: &GpuLimits) -> Choice {
         let bytes = parts * problem.layers * problem.m * problem.n * 4;
         *parts == 1 || bytes as u64 <= limits.binding_bytes
     };
-    let all = problem.tiles(limits).into_iter().flat_map(|tile| {
+    let all = problem.tiles().into_iter().flat_map(|tile| {
         let parts = std::iter::successors(Some(1), |p| Some(p * 2)).take_while(move |p| *p <= most);
         parts.filter(fits).map(move |parts| Choice { tile, parts })
     });
     let cheapest = all.min_by(|a, b| a.cost(problem).total_cmp(&b.cost(problem)));
-    cheapest.unwrap_or(Choice { tile: problem.tiles(limits)[0], parts: 1 })
+    cheapest.unwrap_or(Choice { tile: problem.tiles()[0], parts: 1 })
 }
 
 impl Choice {
@@ -149,42 +159,32 @@ impl Tile {
         }
     }
 
-    /// Groups of 32 threads along the rows and along the columns, on matrix units.
-    fn groups(&self) -> [usize; 2] {
-        [2, if self.cols == 256 { 4 } else { 2 }]
-    }
-
-    /// Whether its workgroup memory exists on a device.
-    fn fits(&self, limits: &GpuLimits) -> bool {
-        let Some(units) = self.units else { return true };
-        let [down, across] = self.groups();
-        let longest = |extent: usize| extent * (self.depth + 8).max(self.depth * (extent + 8) / extent);
-        let halves = longest(self.rows) + longest(self.cols);
-        let bytes = 2 * halves + 4 * down * across * units.side() * units.side();
-        bytes <= limits.workgroup_bytes as usize
-    }
-
     fn on_units(&self, kernel: Kernel, units: MatrixUnits) -> Kernel {
         let side = units.side();
-        let [down, across] = self.groups();
-        let quads = |extent: usize| (extent * self.depth / 4 / (32 * down * across)) as u32;
+        let quads = |extent: usize| (extent * self.depth / 4 / 128) as u32;
         units
             .in_kernel(kernel.with_library("tile", "matrix_tile"))
-            .with("DOWN", down as u32)
-            .with("ACROSS", across as u32)
             .with("A_QUADS", quads(self.rows))
             .with("B_QUADS", quads(self.cols))
-            .with("PARTS_M", (self.rows / down / side) as u32)
-            .with("PARTS_N", (self.cols / across / side) as u32)
+            .with("PARTS_M", (self.rows / 2 / side) as u32)
+            .with("PARTS_N", (self.cols / 2 / side) as u32)
     }
 
     fn in_blocks(&self, kernel: Kernel) -> Kernel {
-        let slice = self.rows * self.cols / 16;
-        let sums = if self.slices > 1 { slice * 4 } else { 1 };
+        let [up, wide] = self.blocks;
+        let slice = self.rows * self.cols / 16 / up / wide;
+        let threads = slice * self.slices;
+        let sums = if self.slices > 1 { slice * 4 * up * wide } else { 1 };
+        let quads = |extent: usize| (extent * self.depth / 4).div_ceil(threads);
         [
+            ("THREADS", threads),
+            ("UP", up),
+            ("WIDE", wide),
             ("SLICES", self.slices),
             ("STEPS", self.depth / self.slices),
             ("SUMS", sums),
+            ("A_QUADS", quads(self.rows)),
+            ("B_QUADS", quads(self.cols)),
         ]
         .into_iter()
         .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32))

@@ -137,7 +137,7 @@ struct Builder<'a> {
     consts: Vec<(Slot, f32)>,
     programs: Vec<Program>,
     roles: Roles,
-    arena: u64,
+    arena: Vec<u64>,
     batch: u64,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
             consts: Vec::new(),
             programs: Vec::new(),
             roles: Roles::default(),
-            arena: 0,
+            arena: Vec::new(),
             batch: 0,
         }
     }
@@ -268,7 +268,8 @@ impl Builder<'_> {
         let placed =
             place::place(&graph, self.request.target, &Fixed { leaf: &leaf, pinned, kept })?;
         place::verify(&placed.steps)?;
-        self.arena = self.arena.max(placed.arena);
+        self.arena.resize(self.arena.len().max(placed.arena.len()), 0);
+        self.arena.iter_mut().zip(placed.arena).for_each(|(all, own)| *all = own.max(*all));
         let outputs = outputs
             .iter()
             .map(|v| (placed.slots[&at(v)], graph.ty(fused[&stored(&pruned[v])]).clone()))
@@ -420,7 +421,8 @@ impl Builder<'_> {
         }
         let report = REPORT_HEAD + self.stats + REPORT_TAIL;
         pages.push((Page::Report, ((report * 4) as u64).next_multiple_of(ALIGN)));
-        pages.push((Page::Arena, self.arena));
+        let arena = self.arena.into_iter().enumerate();
+        pages.extend(arena.map(|(buffer, bytes)| (Page::Arena(buffer as u8), bytes)));
         pages.retain(|(_, bytes)| *bytes > 0);
         Ok(Plan {
             target: self.request.target.clone(),

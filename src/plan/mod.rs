@@ -19,7 +19,7 @@ pub use layout::{Init, Layout, ParamSpec, Placed};
 use crate::graph::{ShapeError, TensorType, grad::GradError};
 use crate::ops::{Op, Target};
 
-/// A flat page of persistent memory, or the arena. Each is one buffer on the device.
+/// A flat page of persistent memory, or a part of the arena. Each is one buffer on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Page {
     /// Trainable parameters.
@@ -42,8 +42,8 @@ pub enum Page {
     /// What the host reads back after a step: the norm and the statistics.
     Report,
     /// Activations, intermediate gradients and scratch: reused within a program and between
-    /// programs.
-    Arena,
+    /// programs. As many buffers as the device's largest one asks for, by index.
+    Arena(u8),
 }
 
 impl Page {
@@ -59,7 +59,8 @@ impl Page {
             Page::Scaler => "loss scale".into(),
             Page::Consts => "constants".into(),
             Page::Report => "report".into(),
-            Page::Arena => "activations".into(),
+            Page::Arena(0) => "activations".into(),
+            Page::Arena(buffer) => format!("activations, part {}", buffer + 1),
         }
     }
 }

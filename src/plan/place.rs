@@ -21,7 +21,8 @@ pub(super) struct Fixed<'a> {
 pub(super) struct Placed {
     pub(super) steps: Vec<Step>,
     pub(super) slots: HashMap<ValueId, Slot>,
-    pub(super) arena: u64,
+    /// Bytes of each of the arena's buffers.
+    pub(super) arena: Vec<u64>,
 }
 
 /// A piece of the arena: needed from one node to another, both included.
@@ -30,6 +31,8 @@ struct Interval {
     bytes: u64,
     first: usize,
     last: usize,
+    /// Which of the arena's buffers it lies in, and where.
+    buffer: u8,
     offset: u64,
 }
 
@@ -76,9 +79,13 @@ pub(super) fn place(
             intervals.push(Interval::new(bytes, index, index));
         }
     }
-    let arena = pack(&mut intervals);
+    let longest = match target {
+        Target::Cpu => u64::MAX,
+        Target::Gpu(limits) => limits.buffer_bytes / ALIGN * ALIGN,
+    };
+    let arena = pack(&mut intervals, longest);
     let slot = |at: usize| Slot {
-        page: Page::Arena,
+        page: Page::Arena(intervals[at].buffer),
         offset: intervals[at].offset,
         bytes: intervals[at].bytes,
     };
@@ -95,7 +102,13 @@ pub(super) fn place(
 
 impl Interval {
     fn new(bytes: u64, first: usize, last: usize) -> Self {
-        Interval { bytes: bytes.max(4).next_multiple_of(ALIGN), first, last, offset: 0 }
+        Interval {
+            bytes: bytes.max(4).next_multiple_of(ALIGN),
+            first,
+            last,
+            buffer: 0,
+            offset: 0,
+        }
     }
 
     fn lives_with(&self, other: &Interval) -> bool {
@@ -123,33 +136,41 @@ fn scratch_bytes(graph: &Graph, node: &Node, target: &Target) -> u64 {
     node.op.scratch(&ScratchCall { ins: &ins, outs: &outs, target }) as u64 * 4
 }
 
-/// Assigns offsets; returns the bytes used.
-fn pack(intervals: &mut [Interval]) -> u64 {
+/// Assigns buffers of at most `longest` bytes and offsets in them; returns the bytes of each buffer.
+fn pack(intervals: &mut [Interval], longest: u64) -> Vec<u64> {
     let mut order: Vec<usize> = (0..intervals.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(intervals[*i].bytes), intervals[*i].first, *i));
     let mut done: Vec<usize> = Vec::with_capacity(order.len());
-    let mut top = 0;
+    let mut tops: Vec<u64> = Vec::new();
     for index in order {
-        let mut busy: Vec<(u64, u64)> = done
-            .iter()
-            .map(|i| &intervals[*i])
-            .filter(|other| other.lives_with(&intervals[index]))
-            .map(|other| (other.offset, other.offset + other.bytes))
-            .collect();
-        busy.sort_unstable();
         let bytes = intervals[index].bytes;
-        let mut offset = 0;
-        for (start, end) in busy {
-            if offset + bytes <= start {
+        for buffer in 0..=u8::MAX {
+            let mut busy: Vec<(u64, u64)> = done
+                .iter()
+                .map(|i| &intervals[*i])
+                .filter(|other| other.buffer == buffer && other.lives_with(&intervals[index]))
+                .map(|other| (other.offset, other.offset + other.bytes))
+                .collect();
+            busy.sort_unstable();
+            let mut offset = 0;
+            for (start, end) in &busy {
+                if offset + bytes <= *start {
+                    break;
+                }
+                offset = offset.max(*end);
+            }
+            // What alone is longer than a buffer may be gets one, and the device refuses it by name.
+            if offset + bytes <= longest || busy.is_empty() || buffer == u8::MAX {
+                (intervals[index].buffer, intervals[index].offset) = (buffer, offset);
+                tops.resize(tops.len().max(usize::from(buffer) + 1), 0);
+                let top = &mut tops[usize::from(buffer)];
+                *top = (*top).max(offset + bytes);
                 break;
             }
-            offset = offset.max(end);
         }
-        intervals[index].offset = offset;
-        top = top.max(offset + bytes);
         done.push(index);
     }
-    top
+    tops
 }
 
 fn step(graph: &Graph, node: &Node, slots: &HashMap<ValueId, Slot>, scratch: Option<Slot>) -> Step {

@@ -38,10 +38,10 @@ impl Access {
     }
 
     /// The index of the element for output index `i`, in WGSL.
-    fn wgsl(&self, map: &Map) -> String {
+    fn wgsl(&self, map: &Map, i: &str) -> String {
         let count = map.shape.elements();
         let term = |(inner, extent, stride): &(usize, usize, usize)| {
-            let mut text = String::from("i");
+            let mut text = i.to_owned();
             if *inner > 1 {
                 text = format!("{text} / {inner}u");
             }
@@ -97,7 +97,9 @@ pub(super) fn launch(map: &Map, call: &GpuCall<'_>) -> Launch {
          let i = (group.y * groups.x + group.x) * {THREADS}u + local;\n\
          if (i >= dims.count) {{ return; }}\n"
     ));
-    body(&mut text, map, call.ins, call.outs, |index| format!("in{index}"));
+    body(&mut text, map, call.outs, |_, index| {
+        read(map, call.ins[index], &format!("in{index}"), "i")
+    });
     text.push_str("}\n");
     let kernel = Kernel {
         source: Source::Generated { name: "map".into(), text },
@@ -112,9 +114,11 @@ pub(super) fn launch(map: &Map, call: &GpuCall<'_>) -> Launch {
     Launch::flat(kernel, vec![count as u32], binds, count, THREADS)
 }
 
-/// WGSL for `fn epilogue(i, value)`, which puts element `i` of a kernel's result through `map` and
-/// stores what comes out: the map's results lie at the bindings from `first` on, then its operands
-/// but the first. `others` are the types of those operands, `outs` of the results.
+/// WGSL for `fn epilogue(i, live, values)`, which puts four elements of a kernel's result through
+/// `map` and stores what comes out: the map's results lie at the bindings from `first` on, then its
+/// operands but the first. `others` are the types of those operands, `outs` of the results. Indices
+/// of elements that are not live are 0. All operands are read before anything is stored, so that the
+/// four do not wait for each other.
 pub fn epilogue_text(
     map: &Map,
     others: &[&TensorType],
@@ -124,17 +128,27 @@ pub fn epilogue_text(
     let mut text = uses(&map.code);
     declare(&mut text, "out", 0, outs, first);
     declare(&mut text, "in", 1, others, first + outs.len());
-    text.push_str("fn epilogue(i: u32, value: f32) {\n");
+    text.push_str("fn epilogue(at: vec4<u32>, live: vec4<bool>, values: vec4<f32>) {\n");
     let whole = TensorType::f32(map.shape.clone());
     let mut types = vec![&whole];
     types.extend_from_slice(others);
-    body(
-        &mut text,
-        map,
-        &types,
-        outs,
-        |index| if index == 0 { "value".into() } else { format!("in{index}") },
-    );
+    for place in 0..4 {
+        text.push_str(&format!("let i{place} = at[{place}];\n"));
+        for (reg, instr) in map.code.instrs.iter().enumerate() {
+            let Instr::Input(index) = *instr else { continue };
+            let index = index as usize;
+            let value = match index {
+                0 => format!("values[{place}]"),
+                _ => read(map, types[index], &format!("in{index}"), &format!("i{place}")),
+            };
+            text.push_str(&format!("let v{place}_{reg} = {value};\n"));
+        }
+    }
+    for place in 0..4 {
+        text.push_str(&format!("if (live[{place}]) {{\nlet i = i{place};\n"));
+        body(&mut text, map, outs, |reg, _| format!("v{place}_{reg}"));
+        text.push_str("}\n");
+    }
     text.push_str("}\n");
     text
 }
@@ -143,8 +157,12 @@ pub fn epilogue_text(
 pub fn plain_epilogue(out: &TensorType, first: usize) -> String {
     let mut text = String::new();
     declare(&mut text, "out", 0, &[out], first);
-    let value = stored("value", out);
-    text.push_str(&format!("fn epilogue(i: u32, value: f32) {{\nout0[i] = {value};\n}}\n"));
+    text.push_str("fn epilogue(at: vec4<u32>, live: vec4<bool>, values: vec4<f32>) {\n");
+    for place in 0..4 {
+        let value = stored(&format!("values[{place}]"), out);
+        text.push_str(&format!("if (live[{place}]) {{ out0[at[{place}]] = {value}; }}\n"));
+    }
+    text.push_str("}\n");
     text
 }
 
@@ -185,30 +203,26 @@ fn stored(value: &str, ty: &TensorType) -> String {
     }
 }
 
-/// The statements that compute and store element `i`.
+/// The element of an operand for output index `i`, as f32.
+fn read(map: &Map, ty: &TensorType, name: &str, i: &str) -> String {
+    let at = Access::new(&ty.shape, &map.shape).wgsl(map, i);
+    match ty.dtype {
+        DType::F16 => format!("f32({name}[{at}])"),
+        _ => format!("{name}[{at}]"),
+    }
+}
+
+/// The statements that compute and store element `i`; `input` gives an operand's element by its
+/// register and its index.
 fn body(
     text: &mut String,
     map: &Map,
-    types: &[&TensorType],
     outs: &[&TensorType],
-    name: impl Fn(usize) -> String,
+    input: impl Fn(Reg, usize) -> String,
 ) {
     for (reg, instr) in map.code.instrs.iter().enumerate() {
         let value = match *instr {
-            Instr::Input(index) => {
-                let index = index as usize;
-                let name = name(index);
-                if name == "value" {
-                    name
-                } else {
-                    let ty = types[index];
-                    let at = Access::new(&ty.shape, &map.shape).wgsl(map);
-                    match ty.dtype {
-                        DType::F16 => format!("f32({name}[{at}])"),
-                        _ => format!("{name}[{at}]"),
-                    }
-                }
-            }
+            Instr::Input(index) => input(reg as Reg, index as usize),
             Instr::Const(bits) => literal(f32::from_bits(bits)),
             Instr::Random(stream) => format!("philox_uniform({stream}u, i)"),
             Instr::Unary(f, a) => unary(f, a),
