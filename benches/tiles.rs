@@ -107,7 +107,8 @@ fn time(device: &GpuDevice, op: Forced, [m, n, k]: [usize; 3], dtype: DType) -> 
     let inputs: Vec<_> = (0..2).map(|i| graph.leaf(Leaf::Input(i), types[i].clone())).collect();
     let out = graph.apply(Arc::new(op), &inputs).expect("extents that fit");
     let target = Target::Gpu(device.limits());
-    let plan = plan::of_graph(&graph, &inputs, &out, &target, plan::Precision::Single).expect("a plan");
+    let plan =
+        plan::of_graph(&graph, &inputs, &out, &target, plan::Precision::Single).expect("a plan");
     let options = Options { checked: false, ..Options::default() };
     let mut executor = device.clone().prepare(&plan, options).expect("a device");
     let bytes: Vec<Vec<u8>> = types.iter().map(|ty| vec![0; ty.bytes() as usize]).collect();

@@ -5,15 +5,24 @@
 
 alias out_t = f32;
 
-@group(0) @binding(2) var<storage, read_write> qkv: array<f16>;
+@group(0) @binding(2) var<storage, read_write> qkv: array<cell_t>;
 @group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 
-@compute @workgroup_size(128)
+fn qkv_quad(at: u32) -> vec4<f16> {
+    return quad_of(qkv[at / CELL], qkv[(at + 1u) / CELL], qkv[(at + 2u) / CELL], qkv[(at + 3u) / CELL]);
+}
+
+// A quad of a block of q (part 0), k (1) or v (2).
+fn block_quad(p: Place, first: u32, part: u32, quad: u32) -> vec4<f16> {
+    return qkv_quad(qkv_at(p, row_at(first + row_of(quad)), part) + feature_of(quad));
+}
+
+@compute @workgroup_size(THREADS)
 fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = group.y * groups.x + group.x;
     let head_index = tile / tiles();
-    let first = (tile % tiles()) * 128u;
+    let first = (tile % tiles()) * ROWS;
     if (head_index >= dims.heads_total) {
         return;
     }
@@ -22,29 +31,39 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     let row = p.own + lane;
     let stride = 3u * dims.width;
     // @for r in STRIPS
-    let q_row_$r = qkv_at(p, p.own + $ru * SIDE, 0u);
+    let q_row_$r = qkv_at(p, strip(p.own + $ru * SIDE), 0u);
     // @for d in FEATURES
-    let q_$r_$d = coopLoadT<left_part>(&qkv[q_row_$r + $du * SIDE], stride);
+    let q_$r_$d = coopLoadT<left_part>(&qkv[(q_row_$r + $du * SIDE) / CELL], stride / CELL);
     // @end
     // @end
     var last = dims.length;
     if (CAUSAL == 1u) {
-        last = min(first + 128u, dims.length);
+        last = min(first + ROWS, dims.length);
     }
     var top = -3.0e38;
     var total = 0.0;
+    // @for q in QUADS
+    var one_$q = block_quad(p, 0u, 1u, local + $qu * THREADS);
+    // @end
     for (var key = 0u; key < last; key += 32u) {
+        workgroupBarrier();
+        // @for q in QUADS
+        keep_one(one_$q, local + $qu * THREADS);
+        // @end
+        workgroupBarrier();
+        // @for q in QUADS
+        one_$q = block_quad(p, key + 32u, 1u, local + $qu * THREADS);
+        // @end
         // @for c in STRIPS
         {
-            let k_row = qkv_at(p, key + $cu * SIDE, 1u);
             // @for r in STRIPS
             var s_$r: sum_part;
             // @end
             // @for d in FEATURES
             {
-                let k = coopLoad<right_part>(&qkv[k_row + $du * SIDE], stride);
+                let other = one_across($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                s_$r = coopMultiplyAdd(q_$r_$d, k, s_$r);
+                s_$r = coopMultiplyAdd(q_$r_$d, other, s_$r);
                 // @end
             }
             // @end
@@ -55,19 +74,16 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         // @end
         workgroupBarrier();
         var largest = top;
-        for (var i = 0u; i < 32u; i++) {
-            let c = (i + lane) % 32u;
-            let s = scores[p.scores + lane * SCORES + c] * dims.scale;
-            largest = max(largest, select(-3.0e38, s, is_seen(row, key + c)));
-        }
+        // @for i in 32
+        let c_$i = ($iu + lane) % 32u;
+        let s_$i = select(-3.0e38, scores[p.scores + lane * SCORES + c_$i] * dims.scale, is_seen(row, key + c_$i));
+        largest = max(largest, s_$i);
+        // @end
         total *= exp(max(top - largest, -100.0));
         top = largest;
-        for (var i = 0u; i < 32u; i++) {
-            let c = (i + lane) % 32u;
-            let s = scores[p.scores + lane * SCORES + c] * dims.scale;
-            total += select(0.0, exp(s - top), is_seen(row, key + c));
-        }
-        workgroupBarrier();
+        // @for i in 32
+        total += select(0.0, exp(s_$i - top), s_$i > -2.0e38);
+        // @end
     }
     let log_sum = top + log(total);
     if (row < dims.length) {
@@ -78,18 +94,31 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     var o_$r_$d: sum_part;
     // @end
     // @end
+    // @for q in QUADS
+    one_$q = block_quad(p, 0u, 1u, local + $qu * THREADS);
+    var two_$q = block_quad(p, 0u, 2u, local + $qu * THREADS);
+    // @end
     for (var key = 0u; key < last; key += 32u) {
+        workgroupBarrier();
+        // @for q in QUADS
+        keep_one(one_$q, local + $qu * THREADS);
+        keep_two(two_$q, local + $qu * THREADS);
+        // @end
+        workgroupBarrier();
+        // @for q in QUADS
+        one_$q = block_quad(p, key + 32u, 1u, local + $qu * THREADS);
+        two_$q = block_quad(p, key + 32u, 2u, local + $qu * THREADS);
+        // @end
         // @for c in STRIPS
         {
-            let k_row = qkv_at(p, key + $cu * SIDE, 1u);
             // @for r in STRIPS
             var s_$r: sum_part;
             // @end
             // @for d in FEATURES
             {
-                let k = coopLoad<right_part>(&qkv[k_row + $du * SIDE], stride);
+                let other = one_across($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                s_$r = coopMultiplyAdd(q_$r_$d, k, s_$r);
+                s_$r = coopMultiplyAdd(q_$r_$d, other, s_$r);
                 // @end
             }
             // @end
@@ -99,24 +128,22 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         }
         // @end
         workgroupBarrier();
-        for (var i = 0u; i < 32u; i++) {
-            let c = (i + lane) % 32u;
-            let s = scores[p.scores + lane * SCORES + c] * dims.scale;
-            let value = select(0.0, exp(s - log_sum), is_seen(row, key + c));
-            weights[p.weights + lane * WEIGHTS + c] = f16(value * kept(p.head_index, row, key + c));
-        }
+        // @for i in 32
+        let c_$i = ($iu + lane) % 32u;
+        let p_$i = select(0.0, exp(scores[p.scores + lane * SCORES + c_$i] * dims.scale - log_sum), is_seen(row, key + c_$i));
+        weights[p.weights + lane * WEIGHTS + c_$i] = f16(p_$i * kept(p.head_index, row, key + c_$i));
+        // @end
         workgroupBarrier();
         // @for c in STRIPS
         {
-            let v_row = qkv_at(p, key + $cu * SIDE, 2u);
             // @for r in STRIPS
-            let w_$r = coopLoadT<left_part>(&weights[p.weights + $ru * SIDE * WEIGHTS + $cu * SIDE], WEIGHTS);
+            let w_$r = weights_at(p, $ru * SIDE, $cu * SIDE);
             // @end
             // @for d in FEATURES
             {
-                let v = coopLoadT<right_part>(&qkv[v_row + $du * SIDE], stride);
+                let other = two_at($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                o_$r_$d = coopMultiplyAdd(w_$r, v, o_$r_$d);
+                o_$r_$d = coopMultiplyAdd(w_$r, other, o_$r_$d);
                 // @end
             }
             // @end
@@ -131,7 +158,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     workgroupBarrier();
     for (var e = lane; e < 32u * SIDE; e += 32u) {
         if (p.own + e / SIDE < dims.length) {
-            out[out_at(p, 0u) + (p.own + e / SIDE) * dims.width + $du * SIDE + e % SIDE] = out_t(scores[p.scores + e / SIDE * SCORES + e % SIDE]);
+            out[out_at(p, p.own + e / SIDE) + $du * SIDE + e % SIDE] = out_t(scores[p.scores + e / SIDE * SCORES + e % SIDE]);
         }
     }
     // @end

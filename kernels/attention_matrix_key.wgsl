@@ -4,17 +4,31 @@
 
 alias d_qkv_t = f32;
 
-@group(0) @binding(2) var<storage, read_write> qkv: array<f16>;
+@group(0) @binding(2) var<storage, read_write> qkv: array<cell_t>;
 @group(0) @binding(3) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(4) var<storage, read_write> d_out: array<f16>;
+@group(0) @binding(4) var<storage, read_write> d_out: array<cell_t>;
 @group(0) @binding(5) var<storage, read_write> delta: array<f32>;
 @group(0) @binding(6) var<storage, read_write> d_qkv: array<d_qkv_t>;
 
-@compute @workgroup_size(128)
+fn qkv_quad(at: u32) -> vec4<f16> {
+    return quad_of(qkv[at / CELL], qkv[(at + 1u) / CELL], qkv[(at + 2u) / CELL], qkv[(at + 3u) / CELL]);
+}
+
+// A quad of a block of q (part 0), k (1) or v (2).
+fn block_quad(p: Place, first: u32, part: u32, quad: u32) -> vec4<f16> {
+    return qkv_quad(qkv_at(p, row_at(first + row_of(quad)), part) + feature_of(quad));
+}
+
+fn d_out_block(p: Place, first: u32, quad: u32) -> vec4<f16> {
+    let at = out_at(p, row_at(first + row_of(quad))) + feature_of(quad);
+    return quad_of(d_out[at / CELL], d_out[(at + 1u) / CELL], d_out[(at + 2u) / CELL], d_out[(at + 3u) / CELL]);
+}
+
+@compute @workgroup_size(THREADS)
 fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = group.y * groups.x + group.x;
     let head_index = tile / tiles();
-    let first = (tile % tiles()) * 128u;
+    let first = (tile % tiles()) * ROWS;
     if (head_index >= dims.heads_total) {
         return;
     }
@@ -23,9 +37,11 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
     let row = p.own + lane;
     let stride = 3u * dims.width;
     // @for r in STRIPS
-    let k_row_$r = qkv_at(p, p.own + $ru * SIDE, 1u);
-    let v_row_$r = qkv_at(p, p.own + $ru * SIDE, 2u);
+    let k_row_$r = qkv_at(p, strip(p.own + $ru * SIDE), 1u);
+    let v_row_$r = qkv_at(p, strip(p.own + $ru * SIDE), 2u);
     // @for d in FEATURES
+    let k_$r_$d = coopLoadT<left_part>(&qkv[(k_row_$r + $du * SIDE) / CELL], stride / CELL);
+    let v_$r_$d = coopLoadT<left_part>(&qkv[(v_row_$r + $du * SIDE) / CELL], stride / CELL);
     var dk_$r_$d: sum_part;
     var dv_$r_$d: sum_part;
     // @end
@@ -34,18 +50,31 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
     if (CAUSAL == 1u) {
         query = first;
     }
+    // @for q in QUADS
+    var one_$q = block_quad(p, query, 0u, local + $qu * THREADS);
+    var two_$q = d_out_block(p, query, local + $qu * THREADS);
+    // @end
     for (; query < dims.length; query += 32u) {
+        workgroupBarrier();
+        // @for q in QUADS
+        keep_one(one_$q, local + $qu * THREADS);
+        keep_two(two_$q, local + $qu * THREADS);
+        // @end
+        workgroupBarrier();
+        // @for q in QUADS
+        one_$q = block_quad(p, query + 32u, 0u, local + $qu * THREADS);
+        two_$q = d_out_block(p, query + 32u, local + $qu * THREADS);
+        // @end
         // @for c in STRIPS
         {
-            let q_row = qkv_at(p, query + $cu * SIDE, 0u);
             // @for r in STRIPS
             var s_$r: sum_part;
             // @end
             // @for d in FEATURES
             {
-                let q = coopLoad<right_part>(&qkv[q_row + $du * SIDE], stride);
+                let other = one_across($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                s_$r = coopMultiplyAdd(coopLoadT<left_part>(&qkv[k_row_$r + $du * SIDE], stride), q, s_$r);
+                s_$r = coopMultiplyAdd(k_$r_$d, other, s_$r);
                 // @end
             }
             // @end
@@ -57,25 +86,35 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         workgroupBarrier();
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let at_$i = row_number(p, query + c_$i);
-        let p_$i = select(0.0, exp(scores[p.scores + lane * SCORES + c_$i] * dims.scale - lse[at_$i]), is_seen(query + c_$i, row));
-        weights[p.weights + lane * WEIGHTS + c_$i] = f16(p_$i * kept(p.head_index, query + c_$i, row));
+        let p_$i = f16(select(0.0, exp(scores[p.scores + lane * SCORES + c_$i] * dims.scale - lse[row_number(p, query + c_$i)]), is_seen(query + c_$i, row)));
+        weights[p.weights + lane * WEIGHTS + c_$i] = f16(f32(p_$i) * kept(p.head_index, query + c_$i, row));
         // @end
         workgroupBarrier();
         // @for c in STRIPS
         {
-            let o_row = out_at(p, query + $cu * SIDE);
             // @for r in STRIPS
-            let w_$r = coopLoadT<left_part>(&weights[p.weights + $ru * SIDE * WEIGHTS + $cu * SIDE], WEIGHTS);
+            let w_$r = weights_at(p, $ru * SIDE, $cu * SIDE);
+            // @end
+            // @for d in FEATURES
+            {
+                let other = two_at($cu * SIDE, $du * SIDE);
+                // @for r in STRIPS
+                dv_$r_$d = coopMultiplyAdd(w_$r, other, dv_$r_$d);
+                // @end
+            }
+            // @end
+        }
+        // @end
+        // @for c in STRIPS
+        {
+            // @for r in STRIPS
             var s_$r: sum_part;
             // @end
             // @for d in FEATURES
             {
-                let o = coopLoadT<right_part>(&d_out[o_row + $du * SIDE], dims.width);
-                let across = coopLoad<right_part>(&d_out[o_row + $du * SIDE], dims.width);
+                let other = two_across($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                dv_$r_$d = coopMultiplyAdd(w_$r, o, dv_$r_$d);
-                s_$r = coopMultiplyAdd(coopLoadT<left_part>(&qkv[v_row_$r + $du * SIDE], stride), across, s_$r);
+                s_$r = coopMultiplyAdd(v_$r_$d, other, s_$r);
                 // @end
             }
             // @end
@@ -87,22 +126,21 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         workgroupBarrier();
         // @for i in 32
         {
-            let change = scores[p.scores + lane * SCORES + c_$i] * kept(p.head_index, query + c_$i, row) - delta[at_$i];
-            weights[p.weights + lane * WEIGHTS + c_$i] = f16(p_$i * change * dims.scale);
+            let change = scores[p.scores + lane * SCORES + c_$i] * kept(p.head_index, query + c_$i, row) - delta[row_number(p, query + c_$i)];
+            weights[p.weights + lane * WEIGHTS + c_$i] = f16(f32(p_$i) * change * dims.scale);
         }
         // @end
         workgroupBarrier();
         // @for c in STRIPS
         {
-            let q_row = qkv_at(p, query + $cu * SIDE, 0u);
             // @for r in STRIPS
-            let w_$r = coopLoadT<left_part>(&weights[p.weights + $ru * SIDE * WEIGHTS + $cu * SIDE], WEIGHTS);
+            let w_$r = weights_at(p, $ru * SIDE, $cu * SIDE);
             // @end
             // @for d in FEATURES
             {
-                let q = coopLoadT<right_part>(&qkv[q_row + $du * SIDE], stride);
+                let other = one_at($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                dk_$r_$d = coopMultiplyAdd(w_$r, q, dk_$r_$d);
+                dk_$r_$d = coopMultiplyAdd(w_$r, other, dk_$r_$d);
                 // @end
             }
             // @end
@@ -118,7 +156,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
     workgroupBarrier();
     for (var e = lane; e < 32u * SIDE; e += 32u) {
         if (p.own + e / SIDE < dims.length) {
-            let to = qkv_at(p, 0u, 1u) + (p.own + e / SIDE) * stride + $du * SIDE + e % SIDE;
+            let to = qkv_at(p, p.own + e / SIDE, 1u) + $du * SIDE + e % SIDE;
             d_qkv[to] = d_qkv_t(scores[p.scores + e / SIDE * SCORES + e % SIDE]);
             d_qkv[to + dims.width] = d_qkv_t(scores[p.scores + e / SIDE * SCORES + SIDE + e % SIDE]);
         }

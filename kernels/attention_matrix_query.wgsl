@@ -4,28 +4,39 @@
 alias out_t = f32;
 alias d_qkv_t = f32;
 
-@group(0) @binding(2) var<storage, read_write> qkv: array<f16>;
+@group(0) @binding(2) var<storage, read_write> qkv: array<cell_t>;
 @group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(5) var<storage, read_write> d_out: array<f16>;
+@group(0) @binding(5) var<storage, read_write> d_out: array<cell_t>;
 @group(0) @binding(6) var<storage, read_write> d_qkv: array<d_qkv_t>;
 @group(0) @binding(7) var<storage, read_write> delta: array<f32>;
 
+fn qkv_quad(at: u32) -> vec4<f16> {
+    return quad_of(qkv[at / CELL], qkv[(at + 1u) / CELL], qkv[(at + 2u) / CELL], qkv[(at + 3u) / CELL]);
+}
+
+// A quad of a block of q (part 0), k (1) or v (2).
+fn block_quad(p: Place, first: u32, part: u32, quad: u32) -> vec4<f16> {
+    return qkv_quad(qkv_at(p, row_at(first + row_of(quad)), part) + feature_of(quad));
+}
+
 // δ of a row.
 fn row_delta(p: Place, row: u32) -> f32 {
-    let base = (p.sample * dims.length + min(row, dims.length - 1u)) * dims.width + p.column;
+    let base = out_at(p, row_at(row));
     var total = 0.0;
-    for (var d = 0u; d < HEAD; d++) {
-        total += f32(out[base + d]) * f32(d_out[base + d]);
+    for (var d = 0u; d < HEAD; d += 4u) {
+        let at = base + d;
+        let cotangent = vec4<f32>(quad_of(d_out[at / CELL], d_out[(at + 1u) / CELL], d_out[(at + 2u) / CELL], d_out[(at + 3u) / CELL]));
+        total += dot(vec4<f32>(f32(out[at]), f32(out[at + 1u]), f32(out[at + 2u]), f32(out[at + 3u])), cotangent);
     }
     return total;
 }
 
-@compute @workgroup_size(128)
+@compute @workgroup_size(THREADS)
 fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = group.y * groups.x + group.x;
     let head_index = tile / tiles();
-    let first = (tile % tiles()) * 128u;
+    let first = (tile % tiles()) * ROWS;
     if (head_index >= dims.heads_total) {
         return;
     }
@@ -34,11 +45,11 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     let row = p.own + lane;
     let stride = 3u * dims.width;
     // @for r in STRIPS
-    let q_row_$r = qkv_at(p, p.own + $ru * SIDE, 0u);
-    let o_row_$r = out_at(p, p.own + $ru * SIDE);
+    let q_row_$r = qkv_at(p, strip(p.own + $ru * SIDE), 0u);
+    let o_row_$r = out_at(p, strip(p.own + $ru * SIDE));
     // @for d in FEATURES
-    let q_$r_$d = coopLoadT<left_part>(&qkv[q_row_$r + $du * SIDE], stride);
-    let o_$r_$d = coopLoadT<left_part>(&d_out[o_row_$r + $du * SIDE], dims.width);
+    let q_$r_$d = coopLoadT<left_part>(&qkv[(q_row_$r + $du * SIDE) / CELL], stride / CELL);
+    let o_$r_$d = coopLoadT<left_part>(&d_out[(o_row_$r + $du * SIDE) / CELL], dims.width / CELL);
     var dq_$r_$d: sum_part;
     // @end
     // @end
@@ -49,20 +60,33 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     let log_sum = lse[row_number(p, row)];
     var last = dims.length;
     if (CAUSAL == 1u) {
-        last = min(first + 128u, dims.length);
+        last = min(first + ROWS, dims.length);
     }
+    // @for q in QUADS
+    var one_$q = block_quad(p, 0u, 1u, local + $qu * THREADS);
+    var two_$q = block_quad(p, 0u, 2u, local + $qu * THREADS);
+    // @end
     for (var key = 0u; key < last; key += 32u) {
+        workgroupBarrier();
+        // @for q in QUADS
+        keep_one(one_$q, local + $qu * THREADS);
+        keep_two(two_$q, local + $qu * THREADS);
+        // @end
+        workgroupBarrier();
+        // @for q in QUADS
+        one_$q = block_quad(p, key + 32u, 1u, local + $qu * THREADS);
+        two_$q = block_quad(p, key + 32u, 2u, local + $qu * THREADS);
+        // @end
         // @for c in STRIPS
         {
-            let k_row = qkv_at(p, key + $cu * SIDE, 1u);
             // @for r in STRIPS
             var s_$r: sum_part;
             // @end
             // @for d in FEATURES
             {
-                let k = coopLoad<right_part>(&qkv[k_row + $du * SIDE], stride);
+                let other = one_across($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                s_$r = coopMultiplyAdd(q_$r_$d, k, s_$r);
+                s_$r = coopMultiplyAdd(q_$r_$d, other, s_$r);
                 // @end
             }
             // @end
@@ -79,15 +103,14 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         workgroupBarrier();
         // @for c in STRIPS
         {
-            let v_row = qkv_at(p, key + $cu * SIDE, 2u);
             // @for r in STRIPS
             var s_$r: sum_part;
             // @end
             // @for d in FEATURES
             {
-                let v = coopLoad<right_part>(&qkv[v_row + $du * SIDE], stride);
+                let other = two_across($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                s_$r = coopMultiplyAdd(o_$r_$d, v, s_$r);
+                s_$r = coopMultiplyAdd(o_$r_$d, other, s_$r);
                 // @end
             }
             // @end
@@ -106,15 +129,14 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         workgroupBarrier();
         // @for c in STRIPS
         {
-            let k_row = qkv_at(p, key + $cu * SIDE, 1u);
             // @for r in STRIPS
-            let w_$r = coopLoadT<left_part>(&weights[p.weights + $ru * SIDE * WEIGHTS + $cu * SIDE], WEIGHTS);
+            let w_$r = weights_at(p, $ru * SIDE, $cu * SIDE);
             // @end
             // @for d in FEATURES
             {
-                let k = coopLoadT<right_part>(&qkv[k_row + $du * SIDE], stride);
+                let other = one_at($cu * SIDE, $du * SIDE);
                 // @for r in STRIPS
-                dq_$r_$d = coopMultiplyAdd(w_$r, k, dq_$r_$d);
+                dq_$r_$d = coopMultiplyAdd(w_$r, other, dq_$r_$d);
                 // @end
             }
             // @end
@@ -129,7 +151,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     workgroupBarrier();
     for (var e = lane; e < 32u * SIDE; e += 32u) {
         if (p.own + e / SIDE < dims.length) {
-            d_qkv[qkv_at(p, 0u, 0u) + (p.own + e / SIDE) * stride + $du * SIDE + e % SIDE] = d_qkv_t(scores[p.scores + e / SIDE * SCORES + e % SIDE]);
+            d_qkv[qkv_at(p, p.own + e / SIDE, 0u) + $du * SIDE + e % SIDE] = d_qkv_t(scores[p.scores + e / SIDE * SCORES + e % SIDE]);
         }
     }
     // @end

@@ -22,9 +22,12 @@ fn variants() -> Vec<(Kernel, usize, usize)> {
     ];
     let mut all: Vec<(Kernel, usize, usize)> = vec![(Kernel::file("canary", "canary"), 1, 0)];
     let cases: Vec<Case> = families().iter().flat_map(|family| (family.cases)()).collect();
-    for (case, (limits, precision)) in cases.iter().flat_map(|case| kinds.iter().map(move |kind| (case, kind))) {
+    for (case, (limits, precision)) in
+        cases.iter().flat_map(|case| kinds.iter().map(move |kind| (case, kind)))
+    {
         let trial = Trial::new(case).expect("the case fits");
-        let plan = trial.plan(&Target::Gpu(limits.clone()), *precision).expect("the case can be planned");
+        let plan =
+            trial.plan(&Target::Gpu(limits.clone()), *precision).expect("the case can be planned");
         for step in &plan.programs[0].steps {
             let (ins, outs): (Vec<_>, Vec<_>) =
                 (step.in_types.iter().collect(), step.out_types.iter().collect());

@@ -15,3 +15,8 @@ const QUAD_CELLS: u32 = 1u;
 fn cell(quad: vec4<f16>, at: u32) -> vec4<f16> {
     return quad;
 }
+
+// The quad whose numbers lie in these cells.
+fn quad_of(x: vec4<f16>, y: vec4<f16>, z: vec4<f16>, w: vec4<f16>) -> vec4<f16> {
+    return x;
+}

@@ -15,3 +15,8 @@ const QUAD_CELLS: u32 = 4u;
 fn cell(quad: vec4<f16>, at: u32) -> f16 {
     return quad[at];
 }
+
+// The quad whose numbers lie in these cells.
+fn quad_of(x: f16, y: f16, z: f16, w: f16) -> vec4<f16> {
+    return vec4<f16>(x, y, z, w);
+}

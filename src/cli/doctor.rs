@@ -148,7 +148,9 @@ fn test_family(family: &Family, gpu: Option<&gpu::GpuDevice>) -> Outcome {
 
 fn on_gpu(trial: &Trial, device: &gpu::GpuDevice) -> Result<Vec<Vec<f32>>, String> {
     let run = || -> Result<Vec<Vec<f32>>, DeviceError> {
-        let plan = trial.plan(&Target::Gpu(device.limits()), Precision::Single).map_err(DeviceError::Unfit)?;
+        let plan = trial
+            .plan(&Target::Gpu(device.limits()), Precision::Single)
+            .map_err(DeviceError::Unfit)?;
         let mut executor = device.clone().prepare(&plan, Options::default())?;
         trial.on(&mut executor, &plan, true)
     };

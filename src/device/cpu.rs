@@ -224,7 +224,9 @@ impl Memory {
         // SAFETY: as above, and every bit pattern is a valid f32 and a valid i32.
         unsafe {
             match ty.dtype {
-                DType::F32 | DType::F16 => Operand::F(std::slice::from_raw_parts(start as *const f32, len)),
+                DType::F32 | DType::F16 => {
+                    Operand::F(std::slice::from_raw_parts(start as *const f32, len))
+                }
                 DType::I32 => Operand::I(std::slice::from_raw_parts(start as *const i32, len)),
             }
         }

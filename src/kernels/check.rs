@@ -45,7 +45,10 @@ pub fn check(assembled: &Assembled) -> Result<Checked, String> {
         let line = error.location(&assembled.text).map_or(0, |l| l.line_number as usize);
         format!("{}: {}", place(line), error.message())
     })?;
-    let mut validator = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX);
+    let mut validator = Validator::new(
+        ValidationFlags::all(),
+        Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX,
+    );
     let info = validator.validate(&module).map_err(|error| {
         let line = error.location(&assembled.text).map_or(0, |l| l.line_number as usize);
         format!("{}: {}", place(line), error.emit_to_string(&assembled.text))

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::map::{self, Code, Map, Unary};
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// Mean and biased variance of each channel of x `[batch, channels, …]`. The gradient through
 /// them is part of [`Normalize`]'s.

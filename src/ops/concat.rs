@@ -2,7 +2,9 @@
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// Joins float tensors that differ only in `axis`.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,9 @@ use crate::graph::{DType, Graph, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// Operands: logits `[rows, classes]`, targets i32 `[rows]`. Results `[rows]`: the loss, the
 /// weight (1, or 0 where ignored), and 1 where the first largest logit is the target's. A target

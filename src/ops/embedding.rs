@@ -5,7 +5,9 @@ use crate::cpu_by_eval;
 use crate::graph::{DType, Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// Operands table `[rows, width]` and ids i32 of any shape; result `[ids…, width]`. An id outside
 /// of the table gives NaN.
@@ -76,7 +78,13 @@ impl Op for Embedding {
         let n = call.outs[0].shape.elements();
         let dims = vec![d[0] as u32, d[1] as u32, n as u32];
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
-        vec![Launch::flat(Kernel::file("embedding", "embedding").stored("out", call.outs[0]), dims, binds, n, 256)]
+        vec![Launch::flat(
+            Kernel::file("embedding", "embedding").stored("out", call.outs[0]),
+            dims,
+            binds,
+            n,
+            256,
+        )]
     }
 }
 
@@ -141,7 +149,12 @@ impl Op for EmbeddingGrad {
         let dims = vec![self.rows as u32, width as u32, ids as u32];
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
         let grid = fold_groups(self.rows * width.div_ceil(64));
-        vec![Launch { kernel: Kernel::file("embedding_grad", "embedding_grad").stored("dy", call.ins[1]), dims, binds, grid }]
+        vec![Launch {
+            kernel: Kernel::file("embedding_grad", "embedding_grad").stored("dy", call.ins[1]),
+            dims,
+            binds,
+            grid,
+        }]
     }
 }
 

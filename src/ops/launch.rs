@@ -122,7 +122,13 @@ pub enum Source {
 impl Kernel {
     /// A kernel file's entry point, unspecialised.
     pub fn file(stem: &'static str, entry: &'static str) -> Self {
-        Kernel { source: Source::File(stem), entry, constants: Vec::new(), replace: Vec::new(), half: Vec::new() }
+        Kernel {
+            source: Source::File(stem),
+            entry,
+            constants: Vec::new(),
+            replace: Vec::new(),
+            half: Vec::new(),
+        }
     }
 
     /// Says how an operand is stored: `alias NAME_t = f32;` becomes `f16` where it is so.

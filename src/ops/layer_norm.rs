@@ -11,7 +11,9 @@ use crate::ops::cpu::{self, fold_lanes, par_rows};
 use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
 use crate::ops::{
-    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall, Port, Storage};
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, ScratchCall,
+    Storage,
+};
 
 /// Operands x `[…, features]`, γ `[features]`, β `[features]`; results y, μ `[rows]`, r `[rows]`.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// The largest element of each window of x `[batch, channels, height, width]`; padding never wins.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,12 +144,7 @@ fn planes(ty: &TensorType) -> usize {
     ty.shape.dims()[0] * ty.shape.dims()[1]
 }
 
-fn flat(
-    kernel: Kernel,
-    dims: Vec<u32>,
-    binds: Vec<Bind>,
-    out: &TensorType,
-) -> Vec<Launch> {
+fn flat(kernel: Kernel, dims: Vec<u32>, binds: Vec<Bind>, out: &TensorType) -> Vec<Launch> {
     let kernel = kernel.stored("out", out);
     vec![Launch::flat(kernel, dims, binds, out.shape.elements(), 256)]
 }

@@ -5,8 +5,9 @@ use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::cpu::{self, par_rows};
 use crate::ops::map;
 use crate::ops::{
-    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall,
-    Target, Port, Storage};
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, ScratchCall,
+    Storage, Target,
+};
 
 /// Sums over neighbouring axes: the operand is seen as `[outer, reduce, inner]`, the result is
 /// `[outer, inner]`, under `out`'s shape.

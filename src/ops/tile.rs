@@ -134,8 +134,11 @@ impl Choice {
         // The last workgroups leave a part of the card idle.
         let waves = busy + 0.5;
         let outputs = problem.layers * problem.m * problem.n;
-        let finish =
-            if self.parts > 1 { card.finish + card.part * (self.parts * outputs) as f64 } else { 0.0 };
+        let finish = if self.parts > 1 {
+            card.finish + card.part * (self.parts * outputs) as f64
+        } else {
+            0.0
+        };
         terms * (rows * cols) as f64 / speed * waves + finish
     }
 }
@@ -198,7 +201,8 @@ mod tests {
     /// The cases of ops/matmul count on these.
     #[test]
     fn every_tile_is_the_choice_for_some_case() {
-        let chosen = |m, n, k| choose(&Problem { layers: 1, m, n, k, units: None }, &GpuLimits::FLOOR);
+        let chosen =
+            |m, n, k| choose(&Problem { layers: 1, m, n, k, units: None }, &GpuLimits::FLOOR);
         let sides = |c: Choice| (c.tile.rows, c.tile.cols);
         assert_eq!(sides(chosen(1285, 1283, 9)), (64, 64));
         assert_eq!(sides(chosen(1284, 1280, 8)), (64, 64));

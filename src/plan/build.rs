@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::place::{self, Fixed};
 use super::{
-    ALIGN, Layout, Page, Plan, PlanError, Precision, Program, ProgramId, Roles, Slot, precision, prune,
+    ALIGN, Layout, Page, Plan, PlanError, Precision, Program, ProgramId, Roles, Slot, precision,
+    prune,
 };
 use crate::graph::{Graph, Leaf, TensorType, ValueId, grad};
 use crate::ops::grad_scale::SCALER;
@@ -349,11 +350,8 @@ impl Builder<'_> {
         let grads = region(&mut graph, page, 0, elements);
         let stats = region(&mut graph, page, elements, self.stats);
         let scaled = self.request.precision == Precision::Mixed;
-        let scale = GradScale {
-            clip_norm: update.clip_norm,
-            weight_index: update.weight_index,
-            scaled,
-        };
+        let scale =
+            GradScale { clip_norm: update.clip_norm, weight_index: update.weight_index, scaled };
         let mut operands = vec![grads, stats];
         if scaled {
             operands.push(region(&mut graph, Page::Scaler, 0, SCALER));

@@ -176,7 +176,9 @@ pub enum PlanError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// Mixed precision on a device that has none.
-    #[error("`precision: mixed` needs a GPU that stores half-precision floats, and {device} does not: use `precision: f32`")]
+    #[error(
+        "`precision: mixed` needs a GPU that stores half-precision floats, and {device} does not: use `precision: f32`"
+    )]
     NoHalf {
         /// `the CPU executor` or `this GPU`.
         device: &'static str,

@@ -102,13 +102,7 @@ pub(super) fn place(
 
 impl Interval {
     fn new(bytes: u64, first: usize, last: usize) -> Self {
-        Interval {
-            bytes: bytes.max(4).next_multiple_of(ALIGN),
-            first,
-            last,
-            buffer: 0,
-            offset: 0,
-        }
+        Interval { bytes: bytes.max(4).next_multiple_of(ALIGN), first, last, buffer: 0, offset: 0 }
     }
 
     fn lives_with(&self, other: &Interval) -> bool {

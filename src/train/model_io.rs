@@ -29,9 +29,7 @@ pub fn initialise(
         }
     }
     match scaler(compiled) {
-        Some(slot) => {
-            executor.write(slot, bytemuck::cast_slice(&[FIRST_LOSS_SCALE, 0.0, 0.0]))
-        }
+        Some(slot) => executor.write(slot, bytemuck::cast_slice(&[FIRST_LOSS_SCALE, 0.0, 0.0])),
         None => Ok(()),
     }
 }
@@ -153,7 +151,8 @@ pub fn restore(
             }
             (None, None) => {}
             _ => {
-                let problem = "the checkpoint is of another precision: one of both has no loss scale";
+                let problem =
+                    "the checkpoint is of another precision: one of both has no loss scale";
                 return Err(RestoreError::Mismatch(problem.into()));
             }
         }

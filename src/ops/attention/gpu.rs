@@ -2,8 +2,8 @@
 //! of the other side; on matrix units where operands in half precision suit them.
 
 use super::{Attention, Extents};
-use crate::ops::launch::fold_groups;
 use crate::graph::{DType, TensorType};
+use crate::ops::launch::fold_groups;
 use crate::ops::{Bind, GpuCall, Kernel, Launch, MatrixUnits};
 
 /// The widest head whose tiles fit the workgroup memory that every device has.
@@ -27,8 +27,20 @@ fn kernel(op: &Attention, e: &Extents, file: &'static str, entry: &'static str) 
         .with("DROPOUT", u32::from(op.dropout > 0.0))
 }
 
-/// Queries (or keys) of a workgroup on matrix units.
-const MATRIX_ROWS: usize = 128;
+/// Groups of 32 threads of a workgroup on matrix units, each with 32 queries (or keys): four where
+/// workgroup memory allows it.
+fn groups(units: MatrixUnits) -> usize {
+    match units {
+        MatrixUnits::Side8 => 2,
+        MatrixUnits::Side16 => 4,
+    }
+}
+
+/// Bytes of workgroup memory that these groups need.
+fn matrix_bytes(e: &Extents, units: MatrixUnits) -> usize {
+    groups(units) * 32 * (36 * 4 + 40 * 2) + 2 * 32 * (e.head + 8) * 2
+}
+
 /// The widest head whose sums stay in registers there.
 const MATRIX_HEAD: usize = 64;
 
@@ -39,6 +51,7 @@ fn units(e: &Extents, factors: &[&TensorType], call: &GpuCall<'_>) -> Option<Mat
         half && e.length.is_multiple_of(units.side())
             && e.head.is_multiple_of(16)
             && e.head <= MATRIX_HEAD
+            && matrix_bytes(e, *units) <= call.limits.workgroup_bytes as usize
     })
 }
 
@@ -54,13 +67,15 @@ fn matrix_kernel(
         .with("HEAD", e.head as u32)
         .with("FEATURES", (e.head / side) as u32)
         .with("STRIPS", (32 / side) as u32)
+        .with("GROUPS", groups(units) as u32)
+        .with("QUADS", (e.head / 4 / groups(units)) as u32)
         .with("CAUSAL", u32::from(op.causal))
         .with("DROPOUT", u32::from(op.dropout > 0.0));
     units.in_kernel(kernel)
 }
 
-fn matrix_grid(e: &Extents) -> [u32; 3] {
-    fold_groups(e.batch * e.heads * e.length.div_ceil(MATRIX_ROWS))
+fn matrix_grid(e: &Extents, units: MatrixUnits) -> [u32; 3] {
+    fold_groups(e.batch * e.heads * e.length.div_ceil(groups(units) * 32))
 }
 
 fn dims(op: &Attention, e: &Extents) -> Vec<u32> {
@@ -84,11 +99,9 @@ fn grid(e: &Extents) -> [u32; 3] {
 pub(super) fn forward(op: &Attention, e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
     let (kernel, grid) = match units(e, &call.ins[..1], call) {
         Some(units) => {
-            (matrix_kernel(op, e, units, "attention_matrix", "attention"), matrix_grid(e))
+            (matrix_kernel(op, e, units, "attention_matrix", "attention"), matrix_grid(e, units))
         }
-        None => {
-            (kernel(op, e, "attention", "attention").stored("qkv", call.ins[0]), grid(e))
-        }
+        None => (kernel(op, e, "attention", "attention").stored("qkv", call.ins[0]), grid(e)),
     };
     let binds = vec![Bind::In(0), Bind::Out(0), Bind::Out(1)];
     vec![Launch { kernel: kernel.stored("out", call.outs[0]), dims: dims(op, e), binds, grid }]
@@ -105,12 +118,11 @@ pub(super) fn backward(op: &Attention, e: &Extents, call: &GpuCall<'_>) -> Vec<L
         Some(units) => (
             matrix_kernel(op, e, units, "attention_matrix_query", "grad_query"),
             matrix_kernel(op, e, units, "attention_matrix_key", "grad_key"),
-            matrix_grid(e),
+            matrix_grid(e, units),
         ),
         None => {
-            let stored = |kernel: Kernel| {
-                kernel.stored("qkv", call.ins[0]).stored("d_out", call.ins[3])
-            };
+            let stored =
+                |kernel: Kernel| kernel.stored("qkv", call.ins[0]).stored("d_out", call.ins[3]);
             (
                 stored(kernel(op, e, "attention_grad_query", "grad_query")),
                 stored(kernel(op, e, "attention_grad_key", "grad_key")),

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
 use crate::ops::{
-    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage, Target,
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage,
+    Target,
 };
 
 /// Operand qkv `[batch, length, 3·width]`: queries, keys and values one after another, heads side

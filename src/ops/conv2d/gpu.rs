@@ -9,12 +9,7 @@ use crate::ops::{Bind, GpuCall, GpuLimits, Kernel, Launch};
 /// One of the three products: extents of the result of one group, and the length of its sums.
 type Product = [usize; 3];
 
-fn choice(
-    e: &Extents,
-    [m, n, k]: Product,
-    factors: &[&TensorType],
-    limits: &GpuLimits,
-) -> Choice {
+fn choice(e: &Extents, [m, n, k]: Product, factors: &[&TensorType], limits: &GpuLimits) -> Choice {
     let units = Problem::units(limits, factors);
     choose(&Problem { layers: e.window.groups, m, n, k, units }, limits)
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::{
-    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target, Port, Storage};
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage,
+    Target,
+};
 
 /// The window of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]

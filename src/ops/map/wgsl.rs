@@ -214,12 +214,7 @@ fn read(map: &Map, ty: &TensorType, name: &str, i: &str) -> String {
 
 /// The statements that compute and store element `i`; `input` gives an operand's element by its
 /// register and its index.
-fn body(
-    text: &mut String,
-    map: &Map,
-    outs: &[&TensorType],
-    input: impl Fn(Reg, usize) -> String,
-) {
+fn body(text: &mut String, map: &Map, outs: &[&TensorType], input: impl Fn(Reg, usize) -> String) {
     for (reg, instr) in map.code.instrs.iter().enumerate() {
         let value = match *instr {
             Instr::Input(index) => input(reg as Reg, index as usize),

@@ -11,7 +11,8 @@ pub use gpu::launches_with;
 
 use super::map::{Code, Map, Unary};
 use super::{
-    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage, Target,
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage,
+    Target,
 };
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
