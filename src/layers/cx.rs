@@ -170,6 +170,26 @@ impl LayerCx<'_> {
         }
     }
 
+    /// The axis that `dim` means, counted from the batch's (0) or, below 0, from the end, as in
+    /// PyTorch.
+    ///
+    /// # Errors
+    /// When there is no such axis, or it is the batch's: samples are never mixed.
+    pub fn axis(&self, value: ValueId, dim: i64) -> Result<usize, LayerError> {
+        let shape = self.graph.shape(value);
+        let rank = shape.rank() as i64;
+        let axis = if dim < 0 { rank + dim } else { dim };
+        if (1..rank).contains(&axis) {
+            return Ok(axis as usize);
+        }
+        let got = batch_shape(shape);
+        Err(LayerError(if axis == 0 {
+            format!("works within samples, but axis {dim} of its input {got} is the batch")
+        } else {
+            format!("has no axis {dim} in its input {got}")
+        }))
+    }
+
     /// Extents of an image batch, `[batch, channels, height, width]`.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod cx;
 mod dropout;
 mod embedding;
 mod forward;
+mod group_norm;
 pub mod init;
 mod language;
 mod layer_norm;
@@ -77,12 +78,28 @@ layers! {
     "global_avg_pool" => pool::GlobalAvgPool,
     "batch_norm" => batch_norm::BatchNorm,
     "layer_norm" => layer_norm::LayerNorm,
+    "rms_norm" => layer_norm::RmsNorm,
+    "group_norm" => group_norm::GroupNorm,
+    "instance_norm" => group_norm::InstanceNorm,
     "relu" => activation::Relu,
+    "leaky_relu" => activation::LeakyRelu,
+    "prelu" => activation::Prelu,
+    "relu6" => activation::Relu6,
+    "elu" => activation::Elu,
+    "selu" => activation::Selu,
+    "celu" => activation::Celu,
     "gelu" => activation::Gelu,
+    "silu" => activation::Silu,
+    "mish" => activation::Mish,
+    "hard_swish" => activation::HardSwish,
     "tanh" => activation::Tanh,
     "sigmoid" => activation::Sigmoid,
-    "silu" => activation::Silu,
+    "hard_sigmoid" => activation::HardSigmoid,
+    "softplus" => activation::Softplus,
+    "softsign" => activation::Softsign,
+    "glu" => activation::Glu,
     "softmax" => activation::Softmax,
+    "log_softmax" => activation::LogSoftmax,
     "dropout" => dropout::Dropout,
     "embedding" => embedding::Embedding,
     "positional_embedding" => embedding::PositionalEmbedding,
