@@ -4,6 +4,7 @@
 //! size and a mode. Adding a layer is one file and one line in `layers!`.
 
 mod activation;
+mod adaptive_pool;
 mod attention;
 mod batch_norm;
 mod conv2d;
@@ -73,9 +74,18 @@ macro_rules! layers {
 layers! {
     "linear" => linear::Linear,
     "conv2d" => conv2d::Conv2d,
+    "max_pool1d" => pool::MaxPool1d,
     "max_pool2d" => pool::MaxPool2d,
+    "avg_pool1d" => pool::AvgPool1d,
     "avg_pool2d" => pool::AvgPool2d,
-    "global_avg_pool" => pool::GlobalAvgPool,
+    "lp_pool1d" => pool::LpPool1d,
+    "lp_pool2d" => pool::LpPool2d,
+    "adaptive_avg_pool1d" => adaptive_pool::AdaptiveAvgPool1d,
+    "adaptive_avg_pool2d" => adaptive_pool::AdaptiveAvgPool2d,
+    "adaptive_max_pool1d" => adaptive_pool::AdaptiveMaxPool1d,
+    "adaptive_max_pool2d" => adaptive_pool::AdaptiveMaxPool2d,
+    "global_avg_pool" => adaptive_pool::GlobalAvgPool,
+    "global_max_pool" => adaptive_pool::GlobalMaxPool,
     "batch_norm" => batch_norm::BatchNorm,
     "layer_norm" => layer_norm::LayerNorm,
     "rms_norm" => layer_norm::RmsNorm,
