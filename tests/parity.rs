@@ -102,12 +102,7 @@ impl Problem {
         let tensors: BTreeMap<&str, _> = (file.tensors.iter())
             .filter_map(|(name, tensor)| Some((name.strip_prefix(&prefix)?, tensor)))
             .collect();
-        let (_, model) = reference::load(&format!(
-            "version: 1\ndata: {{train: {{synthetic: {{kind: regression, samples: 8, shape: [4]}}}}}}\n\
-             loss: mse\noptimizer: {{sgd: {{lr: 0.1}}}}\ntrain: {{steps: 1, batch_size: 1}}\n\
-             model: {}\n",
-            case.model.trim().replace('\n', "\n  ")
-        ));
+        let (_, model) = reference::load_model(&case.model);
         let given: Vec<String> = (0..)
             .map(|i| format!("x{i}"))
             .take_while(|n| tensors.contains_key(n.as_str()))

@@ -23,6 +23,8 @@ pub struct Registry {
     pub params: Vec<ParamSpec>,
     /// Whether each parameter is trained.
     pub trained: Vec<bool>,
+    /// Path of the layer that declared each parameter.
+    pub(super) owners: Vec<String>,
     /// Running statistics and the like.
     pub states: Vec<ParamSpec>,
     param_index: HashMap<String, usize>,
@@ -106,6 +108,7 @@ impl LayerCx<'_> {
             None => self.registry.declare(
                 ParamSpec { name: full.clone(), shape: shape.clone(), init, decay },
                 self.trainable,
+                &self.path,
             ),
         };
         let known = &self.registry.params[index].shape;
@@ -206,11 +209,12 @@ impl LayerCx<'_> {
 }
 
 impl Registry {
-    fn declare(&mut self, spec: ParamSpec, trained: bool) -> usize {
+    fn declare(&mut self, spec: ParamSpec, trained: bool, owner: &str) -> usize {
         let index = self.params.len();
         self.param_index.insert(spec.name.clone(), index);
         self.params.push(spec);
         self.trained.push(trained);
+        self.owners.push(owner.to_owned());
         index
     }
 }

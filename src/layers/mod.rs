@@ -14,13 +14,19 @@ mod embedding;
 mod forward;
 mod group_norm;
 pub mod init;
+mod l2_normalize;
 mod language;
 mod layer_norm;
 mod linear;
 mod loss;
 mod model;
+mod permute;
 mod pool;
+mod reduce;
+mod scale;
 mod shape;
+mod slice;
+mod squeeze_excite;
 
 use std::fmt::Debug;
 
@@ -110,12 +116,24 @@ layers! {
     "glu" => activation::Glu,
     "softmax" => activation::Softmax,
     "log_softmax" => activation::LogSoftmax,
+    "squeeze_excite" => squeeze_excite::SqueezeExcite,
+    "l2_normalize" => l2_normalize::L2Normalize,
+    "scale" => scale::Scale,
     "dropout" => dropout::Dropout,
+    "dropout2d" => dropout::Dropout2d,
+    "stochastic_depth" => dropout::StochasticDepth,
     "embedding" => embedding::Embedding,
     "positional_embedding" => embedding::PositionalEmbedding,
     "multi_head_attention" => attention::MultiHeadAttention,
     "flatten" => shape::Flatten,
     "reshape" => shape::Reshape,
+    "permute" => permute::Permute,
+    "transpose" => permute::Transpose,
+    "slice" => slice::Slice,
+    "split" => slice::Split,
+    "mean" => reduce::Mean,
+    "sum" => reduce::Sum,
+    "max" => reduce::Max,
 }
 
 /// The reference of all layers in Markdown, from their options.

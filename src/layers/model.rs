@@ -330,8 +330,6 @@ impl Builder<'_> {
             Some(name) => self.shared(item, name)?,
             None => path.to_owned(),
         };
-        let before = self.registry.params.len();
-        let known: usize = self.declared(path);
         self.graph.set_scope(path);
         let nodes = self.graph.nodes.len();
         let mut cx = LayerCx {
@@ -348,13 +346,12 @@ impl Builder<'_> {
             let note = format!("its input comes from {}", input.described());
             error(item, format!("`{word}`: {message}"), Some(note))
         })?;
-        let fresh: usize = self.registry.params[before..].iter().map(|p| p.shape.elements()).sum();
         self.rows.push(Row {
             name: path.to_owned(),
             span: item.span,
             word: word.to_owned(),
             output: self.graph.shape(value).clone(),
-            parameters: fresh.max(known),
+            parameters: self.declared(path),
             trainable,
             flops: self.flops_since(nodes),
         });
@@ -371,13 +368,10 @@ impl Builder<'_> {
             .sum()
     }
 
-    /// Trained numbers that a layer declared in an earlier graph.
+    /// Trained numbers that a layer declared, in this graph or an earlier one.
     fn declared(&self, path: &str) -> usize {
-        let own = |name: &str| {
-            let rest = name.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| !rest.contains('.') || rest.starts_with("out_proj."))
-        };
-        self.registry.params.iter().filter(|p| own(&p.name)).map(|p| p.shape.elements()).sum()
+        let params = self.registry.params.iter().zip(&self.registry.owners);
+        params.filter(|(_, owner)| *owner == path).map(|(p, _)| p.shape.elements()).sum()
     }
 
     fn shared(&self, item: &Item, name: &str) -> Result<String, BuildError> {

@@ -95,3 +95,13 @@ pub fn load(text: &str) -> (Loaded, Model) {
     load_with(&path, &[], &|_| None, |node, cx| Model::decode(node, 2, cx))
         .unwrap_or_else(|error| panic!("{error}"))
 }
+
+/// Reads a `model` section from its text.
+pub fn load_model(model: &str) -> (Loaded, Model) {
+    load(&format!(
+        "version: 1\ndata: {{train: {{synthetic: {{kind: regression, samples: 8, shape: [4]}}}}}}\n\
+         loss: mse\noptimizer: {{sgd: {{lr: 0.1}}}}\ntrain: {{steps: 1, batch_size: 1}}\n\
+         model:\n  {}\n",
+        model.trim().replace('\n', "\n  ")
+    ))
+}
