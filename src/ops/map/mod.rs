@@ -287,6 +287,16 @@ pub fn cases() -> Vec<Case> {
         &[9, 101],
         vec![(TensorType::f32([9, 101]), Domain::Normal)],
     ));
+    // One draw for a whole channel: fusion must not draw for each element.
+    let images = vec![(TensorType::f32([3, 7, 5, 2]), Domain::Normal)];
+    cases.push(Case::graph("random_channels", images, |graph, ins| {
+        let code = Code::of(|code| {
+            let (draw, rate) = (code.push(Instr::Random(9)), code.constant(0.4));
+            code.greater(draw, rate)
+        });
+        let mask = apply(graph, code, &[], [3, 7, 1, 1])?;
+        Ok(vec![mul(graph, ins[0], mask)?])
+    }));
     cases
 }
 
