@@ -19,9 +19,12 @@ struct Dims {
     others: array<vec4<u32>, 7>,
 }
 
+alias x_t = f32;
+alias y_t = f32;
+
 @group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
+@group(0) @binding(3) var<storage, read_write> y: array<y_t>;
 
 // Padded, so that columns of a tile lie in different banks.
 var<workgroup> tile: array<f32, 1056>;
@@ -44,7 +47,7 @@ fn fetch(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) group
     if (i >= dims.places * dims.row) {
         return;
     }
-    y[i] = x[offsets(i / dims.row).x + (i % dims.row) * dims.row_stride];
+    y[i] = y_t(x[offsets(i / dims.row).x + (i % dims.row) * dims.row_stride]);
 }
 
 @compute @workgroup_size(256)
@@ -60,13 +63,13 @@ fn transpose(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     let lane = local % 32u;
     for (var k = local / 32u; k < 32u; k += 8u) {
         if (live && row + k < dims.row && column + lane < dims.column) {
-            tile[k * 33u + lane] = x[at.x + (row + k) * dims.row_stride + column + lane];
+            tile[k * 33u + lane] = f32(x[at.x + (row + k) * dims.row_stride + column + lane]);
         }
     }
     workgroupBarrier();
     for (var k = local / 32u; k < 32u; k += 8u) {
         if (live && row + lane < dims.row && column + k < dims.column) {
-            y[at.y + (column + k) * dims.column_step + row + lane] = tile[lane * 33u + k];
+            y[at.y + (column + k) * dims.column_step + row + lane] = y_t(tile[lane * 33u + k]);
         }
     }
 }

@@ -65,17 +65,17 @@ fn log_softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let base = select(0u, row * dims.cols, live);
     var top = -3.0e38;
     for (var j = local; j < dims.cols; j += 256u) {
-        top = max(top, a[base + j]);
+        top = max(top, f32(a[base + j]));
     }
     top = workgroup_max(top, local);
     var total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        total += exp(a[base + j] - top);
+        total += exp(f32(a[base + j]) - top);
     }
     let shift = log(workgroup_sum(total, local));
     if (live) {
         for (var j = local; j < dims.cols; j += 256u) {
-            b[base + j] = a[base + j] - top - shift;
+            b[base + j] = b_t(f32(a[base + j]) - top - shift);
         }
     }
 }
@@ -87,12 +87,12 @@ fn log_softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgr
     let base = select(0u, row * dims.cols, live);
     var total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        total += b[base + j];
+        total += f32(b[base + j]);
     }
     total = workgroup_sum(total, local);
     if (live) {
         for (var j = local; j < dims.cols; j += 256u) {
-            c[base + j] = b[base + j] - exp(a[base + j]) * total;
+            c[base + j] = c_t(f32(b[base + j]) - exp(f32(a[base + j])) * total);
         }
     }
 }

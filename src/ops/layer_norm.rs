@@ -13,7 +13,9 @@ use crate::ops::cpu::{self, fold_lanes, par_rows};
 use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
 use crate::ops::{
-    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, ScratchCall, Port, Storage};
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, ScratchCall,
+    Storage,
+};
 
 /// Operands x `[…, features]`, γ and β, both `[features]`, or both constants of one element;
 /// results y, μ `[rows]`, r `[rows]`.

@@ -4,7 +4,9 @@ use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// Axis `i` of the result is axis `axes[i]` of the operand.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,6 +129,10 @@ impl Op for Permute {
 
     cpu_by_eval!();
 
+    fn storage(&self, _port: Port) -> Storage {
+        Storage::Either
+    }
+
     /// Where the last axis stays, elements are fetched one by one, rows of them side by side. Else
     /// the result's last axis and the operand's are transposed in tiles, for each place along all
     /// other axes.
@@ -137,6 +143,9 @@ impl Op for Permute {
             steps[axis - 1] = steps[axis] * moves[axis].extent;
         }
         let binds = vec![Bind::In(0), Bind::Out(0)];
+        let stored = |entry| {
+            Kernel::file("permute", entry).stored("x", call.ins[0]).stored("y", call.outs[0])
+        };
         let along = moves.iter().position(|axis| axis.stride == 1).unwrap_or(0);
         let last = moves.len().saturating_sub(1);
         let mut others = [[1, 0, 0]; MOST_OTHERS + 1];
@@ -157,11 +166,11 @@ impl Op for Permute {
         if tiled {
             let tiles = row.extent.div_ceil(TILE) * column[0].div_ceil(TILE);
             let grid = fold_groups(batch * tiles);
-            let kernel = Kernel::file("permute", "transpose");
+            let kernel = stored("transpose");
             return vec![Launch { kernel, dims, binds, grid }];
         }
         let threads = call.outs[0].shape.elements();
-        vec![Launch::flat(Kernel::file("permute", "fetch"), dims, binds, threads, 256)]
+        vec![Launch::flat(stored("fetch"), dims, binds, threads, 256)]
     }
 }
 

@@ -6,7 +6,9 @@ use std::ops::Range;
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// The windows that an image is cut into.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -289,8 +291,7 @@ impl Op for MaxPool2dGrad {
         let [x, dy] = [call.ins[0], call.ins[1]];
         let binds = vec![Bind::In(0), Bind::Out(0), Bind::In(1)];
         let plane = Plane::new(self.0.windows, x, dy);
-        let kernel =
-            Kernel::file("max_pool2d", "max_pool_grad").stored("x", x).stored("dy", dy);
+        let kernel = Kernel::file("max_pool2d", "max_pool_grad").stored("x", x).stored("dy", dy);
         plane.launch(kernel, false, binds, x, call.outs[0])
     }
 }

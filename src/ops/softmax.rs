@@ -5,7 +5,9 @@ use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::{dot, fold_lanes, par_rows, sum};
 use crate::ops::launch::fold_groups;
-use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real, Port, Storage};
+use crate::ops::{
+    Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
+};
 
 /// Softmax over the last axis of one operand.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,9 +85,7 @@ impl Op for Softmax {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         vec![row_launch(
-            Kernel::file("softmax", "softmax")
-                .stored("a", call.ins[0])
-                .stored("b", call.outs[0]),
+            Kernel::file("softmax", "softmax").stored("a", call.ins[0]).stored("b", call.outs[0]),
             call.ins[0],
             vec![Bind::In(0), Bind::Out(0)],
         )]

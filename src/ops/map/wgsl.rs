@@ -128,13 +128,9 @@ pub fn epilogue_text(
     let whole = TensorType::f32(map.shape.clone());
     let mut types = vec![&whole];
     types.extend_from_slice(others);
-    body(
-        &mut text,
-        map,
-        &types,
-        outs,
-        |index| if index == 0 { "value".into() } else { format!("in{index}") },
-    );
+    body(&mut text, map, &types, outs, |index| {
+        if index == 0 { "value".into() } else { format!("in{index}") }
+    });
     text.push_str("}\n");
     text
 }
