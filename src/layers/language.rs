@@ -24,6 +24,8 @@ pub struct Model {
     /// Names of the layers that are the model's outputs; the loss is of the first. None where the
     /// last layer is the only output.
     pub outputs: Vec<(String, Span)>,
+    /// Patterns of parameters' names that are not trained.
+    pub freeze: Vec<(String, Span)>,
 }
 
 /// One item of a list of layers.
@@ -140,8 +142,10 @@ impl Model {
             cx.missing_key("layers", "a list of layers", node.span);
         }
         let outputs = map.entry("outputs").map(|(_, node)| node);
+        let freeze = map.entry("freeze").map(|(_, node)| node);
         map.finish(cx);
-        let outputs = read_outputs(outputs, cx)?;
+        let outputs = read_names("outputs", "layers' names", outputs, cx)?;
+        let freeze = read_names("freeze", "patterns of parameters' names", freeze, cx)?;
         let number = Value::Scalar { text: classes.to_string(), quoted: false };
         let known = BTreeMap::from([(CLASSES.to_owned(), Node { value: number, span: node.span })]);
         let mut scope = Scope {
@@ -158,27 +162,33 @@ impl Model {
         let layers = substitute(layers?.1, &reader.scope.known, reader.cx)?;
         let items = reader.list("layers", &layers);
         reader.report_unused();
-        items.map(|items| Model { items, outputs })
+        items.map(|items| Model { items, outputs, freeze })
     }
 }
 
-/// The names under `outputs:`.
-fn read_outputs(node: Option<&Node>, cx: &mut Cx) -> Option<Vec<(String, Span)>> {
+/// A list of names under a key of the section, each with its place.
+fn read_names(
+    key: &str,
+    what: &str,
+    node: Option<&Node>,
+    cx: &mut Cx,
+) -> Option<Vec<(String, Span)>> {
     let Some(node) = node else { return Some(Vec::new()) };
-    let Value::List(names) = &node.value else {
-        cx.within("outputs", |cx| _ = cx.expected("a list of layers' names", node));
-        return None;
-    };
-    let read = |(index, node): (usize, &Node)| {
-        cx.within("outputs", |cx| cx.at(index, |cx| String::decode(node, cx)))
-            .map(|name| (name, node.span))
-    };
-    if names.is_empty() {
-        cx.within("outputs", |cx| _ = cx.error(node.span, "this list of outputs is empty"));
-        return None;
-    }
-    let names: Vec<Option<(String, Span)>> = names.iter().enumerate().map(read).collect();
-    names.into_iter().collect()
+    cx.within(key, |cx| {
+        let Value::List(names) = &node.value else {
+            cx.expected(&format!("a list of {what}"), node);
+            return None;
+        };
+        if names.is_empty() {
+            cx.error(node.span, "this list is empty");
+            return None;
+        }
+        let read = |(index, node): (usize, &Node)| {
+            cx.at(index, |cx| String::decode(node, cx)).map(|name| (name, node.span))
+        };
+        let names: Vec<Option<(String, Span)>> = names.iter().enumerate().map(read).collect();
+        names.into_iter().collect()
+    })
 }
 
 impl Reader<'_> {

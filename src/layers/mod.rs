@@ -12,6 +12,7 @@ mod cx;
 mod dropout;
 mod embedding;
 mod forward;
+mod freeze;
 mod group_norm;
 pub mod init;
 mod l2_normalize;

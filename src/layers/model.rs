@@ -115,6 +115,8 @@ impl Model {
             Source { value: leaves[0], from: format!("the data's {}", inputs[0].name), line: None };
         let last = builder.chain(&self.items, "", first, true)?;
         let outputs = builder.outputs(&self.outputs, last)?;
+        super::freeze::freeze(builder.registry, &self.freeze)?;
+        builder.mark_frozen();
         let body = Body {
             graph: builder.graph,
             inputs: leaves,
@@ -199,6 +201,15 @@ impl Builder<'_> {
             }
         }
         Ok(at)
+    }
+
+    /// Rows whose parameters are all frozen are not trainable, however that came.
+    fn mark_frozen(&mut self) {
+        let registry = &*self.registry;
+        for row in self.rows.iter_mut().filter(|row| row.parameters > 0) {
+            let mut own = registry.owners.iter().zip(&registry.trained);
+            row.trainable = own.any(|(owner, trained)| *owner == row.name && *trained);
+        }
     }
 
     /// The inputs of an item: the one before it, or what `from:` names.

@@ -12,6 +12,7 @@ Everything is computed in f64 from values that f32 holds exactly, and stored as 
 for the names in a file.
 """
 
+import inspect
 import json
 import platform
 import sys
@@ -107,7 +108,7 @@ class Family:
         if mode == "train":
             record |= {f"newstate.{n}": s for n, s in states.items()}
         self.tensors |= {f"{case}/{n}": t for n, t in record.items()}
-        model = model if isinstance(model, str) else json.dumps(model)
+        model = inspect.cleandoc(model) if isinstance(model, str) else json.dumps(model)
         spec = {"name": case, "layer": layer, "options": options, "model": model, "mode": mode}
         assert all(case != other["name"] for other in self.cases), case
         self.cases.append(spec)
