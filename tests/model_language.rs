@@ -67,3 +67,51 @@ fn a_pattern_that_fits_nothing_is_an_error() {
         assert_eq!((error.path.as_str(), error.span.line), ("model.freeze", 7));
     }
 }
+
+/// Layers over images of `[3, 8, 8]`, and what is said of them.
+const MISFITS: &[(&str, &str)] = &[
+    ("permute: {dims: [0, 2, 1]}", "needs 4 `dims` for its input [batch, 3, 8, 8], got [0, 2, 1]"),
+    ("permute: {dims: [1, 0, 2, 3]}", "needs `dims` that begin with 0: the batch stays in front"),
+    ("permute: {dims: [0, 1, 1, 2]}", "has axis 1 twice in `dims`"),
+    ("transpose: {dim0: 0, dim1: 1}", "works within samples, but axis 0 of its input"),
+    ("softmax: {dim: 4}", "has no axis 4 in its input [batch, 3, 8, 8]"),
+    ("softmax: {dim: -5}", "has no axis -5 in its input [batch, 3, 8, 8]"),
+    ("slice: {dim: 1, start: 2, end: 2}", "has nothing to take from 2 up to 2 of 3 elements"),
+    ("slice: {dim: 1, start: -4}", "has nothing to take from -1 up to 3 of 3 elements"),
+    ("split: {split_size: 2, index: 2, dim: 1}", "has no part 2: 3 elements are split into 2"),
+    (
+        "split: {split_size: [1, 1], index: 0, dim: 1}",
+        "have the sum 2, but the axis has 3 elements",
+    ),
+    ("split: {split_size: 0, index: 0, dim: 1}", "`split_size` must be at least 1"),
+    ("mean: {dims: [1, -3]}", "has axis -3 twice in `dims`"),
+    ("flatten: {start_dim: 3, end_dim: 2}", "`start_dim` 3 lies after `end_dim` 2"),
+    ("glu: {dim: 1}", "cannot halve an axis of 3"),
+    ("prelu: {num_parameters: 2}", "has 3 channels, but `num_parameters` is 2: give 1 or 3"),
+    ("group_norm: {num_groups: 2}", "cannot split 3 channels into 2 groups"),
+    (
+        "max_pool1d: {kernel_size: 2}",
+        "needs an input of [batch, channels, length], got [batch, 3, 8, 8]",
+    ),
+    (
+        "lp_pool2d: {norm_type: 2, kernel_size: 9}",
+        "a window of 9x9 does not fit the padded input of 8x8",
+    ),
+    (
+        "avg_pool2d: {kernel_size: 2, padding: 2}",
+        "`padding` [2, 2] is more than half of the window [2, 2]",
+    ),
+];
+
+#[test]
+fn what_does_not_fit_is_said() {
+    for (layer, said) in MISFITS {
+        let error = build(&format!("model:\n  layers: [{{{layer}}}]")).unwrap_err();
+        assert!(error.message.contains(said), "{layer}: {}", error.message);
+        let from = "its input comes from the data's features";
+        assert_eq!(error.note.as_deref(), Some(from), "{layer}");
+    }
+    let rows = "model:\n  layers: [flatten, {linear: {name: a, out_features: 5}}, {concat: {from: [a, a], dim: 2}}]";
+    let error = build(rows).unwrap_err();
+    assert_eq!(error.message, "`concat` has no axis 2 in its input [batch, 5]");
+}

@@ -179,18 +179,7 @@ impl LayerCx<'_> {
     /// # Errors
     /// When there is no such axis, or it is the batch's: samples are never mixed.
     pub fn axis(&self, value: ValueId, dim: i64) -> Result<usize, LayerError> {
-        let shape = self.graph.shape(value);
-        let rank = shape.rank() as i64;
-        let axis = if dim < 0 { rank + dim } else { dim };
-        if (1..rank).contains(&axis) {
-            return Ok(axis as usize);
-        }
-        let got = batch_shape(shape);
-        Err(LayerError(if axis == 0 {
-            format!("works within samples, but axis {dim} of its input {got} is the batch")
-        } else {
-            format!("has no axis {dim} in its input {got}")
-        }))
+        axis_of(self.graph.shape(value), dim)
     }
 
     /// Extents of an image batch, `[batch, channels, height, width]`.
@@ -217,6 +206,21 @@ impl Registry {
         self.owners.push(owner.to_owned());
         index
     }
+}
+
+/// The axis of a shape that `dim` means: see [`LayerCx::axis`].
+pub(super) fn axis_of(shape: &Shape, dim: i64) -> Result<usize, LayerError> {
+    let rank = shape.rank() as i64;
+    let axis = if dim < 0 { rank + dim } else { dim };
+    if (1..rank).contains(&axis) {
+        return Ok(axis as usize);
+    }
+    let got = batch_shape(shape);
+    Err(LayerError(if axis == 0 {
+        format!("works within samples, but axis {dim} of its input {got} is the batch")
+    } else {
+        format!("has no axis {dim} in its input {got}")
+    }))
 }
 
 /// A shape with its first axis written as `batch`.

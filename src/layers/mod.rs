@@ -28,6 +28,7 @@ mod scale;
 mod shape;
 mod slice;
 mod squeeze_excite;
+mod template;
 
 use std::fmt::Debug;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::conv2d::{Conv2d, Padding};
-use super::cx::{Leaves, batch_shape};
+use super::cx::{Leaves, axis_of, batch_shape};
 use super::language::{Item, Kind, MOST_ITEMS, Merge, Shortcut};
 use super::{Layer, LayerCx, LayerError, Mode, Model, Registry, batch_norm};
 use crate::config::decode::all_defaults;
@@ -245,15 +245,15 @@ impl Builder<'_> {
         trainable: bool,
     ) -> Result<Source, BuildError> {
         let trainable = item.trainable.unwrap_or(trainable);
-        if let Kind::Merge(merge) = item.kind {
-            return self.merge_layer(item, merge, path, &sources);
+        if let Kind::Merge(merge, dim) = item.kind {
+            return self.merge_layer(item, merge, dim, path, &sources);
         }
         let [input] = <[Source; 1]>::try_from(sources).map_err(|_| {
             let note = "`add`, `multiply` and `concat` bring several layers together".to_owned();
             error(item, format!("`{}` takes one input", item.word), Some(note))
         })?;
         let value = match &item.kind {
-            Kind::Merge(_) => unreachable!("merged above"),
+            Kind::Merge(..) => unreachable!("merged above"),
             Kind::Layer(layer) => {
                 return self.layer(item, &item.word, layer, path, input, trainable);
             }
@@ -261,8 +261,10 @@ impl Builder<'_> {
             Kind::Residual(items, shortcut) => {
                 self.residual(item, items, *shortcut, path, prefix, input, trainable)?
             }
-            Kind::Parallel(branches, merge) => {
-                self.parallel(item, branches, *merge, path, input, trainable)?
+            Kind::Parallel(branches, merge, dim) => {
+                let outs = self.branches(branches, path, input, trainable)?;
+                self.graph.set_scope(path);
+                self.merged(item, *merge, *dim, &outs)?
             }
             Kind::Repeat(times, items) => {
                 let mut at = input;
@@ -298,6 +300,7 @@ impl Builder<'_> {
         &mut self,
         item: &Item,
         merge: Merge,
+        dim: Option<i64>,
         path: &str,
         sources: &[Source],
     ) -> Result<Source, BuildError> {
@@ -312,7 +315,7 @@ impl Builder<'_> {
         self.graph.set_scope(path);
         let nodes = self.graph.nodes.len();
         let values: Vec<ValueId> = sources.iter().map(|source| source.value).collect();
-        let value = self.merged(item, merge, &values)?;
+        let value = self.merged(item, merge, dim, &values)?;
         self.rows.push(Row {
             name: path.to_owned(),
             span: item.span,
@@ -487,22 +490,20 @@ impl Builder<'_> {
         Ok(at)
     }
 
-    fn parallel(
+    /// The results of branches over one input.
+    fn branches(
         &mut self,
-        item: &Item,
         branches: &[Vec<Item>],
-        merge: Merge,
         path: &str,
         input: Source,
         trainable: bool,
-    ) -> Result<ValueId, BuildError> {
+    ) -> Result<Vec<ValueId>, BuildError> {
         let mut outs = Vec::with_capacity(branches.len());
         for (index, branch) in branches.iter().enumerate() {
             let path = join(path, &index.to_string());
             outs.push(self.chain(branch, &path, input.clone(), trainable)?.value);
         }
-        self.graph.set_scope(path);
-        self.merged(item, merge, &outs)
+        Ok(outs)
     }
 
     /// Several values as one.
@@ -510,6 +511,7 @@ impl Builder<'_> {
         &mut self,
         item: &Item,
         merge: Merge,
+        dim: Option<i64>,
         outs: &[ValueId],
     ) -> Result<ValueId, BuildError> {
         let result = match merge {
@@ -528,8 +530,11 @@ impl Builder<'_> {
                 outs[1..].iter().try_fold(outs[0], |sum, value| f(&mut self.graph, sum, *value))
             }
             Merge::Concat => {
-                let rank = self.graph.shape(outs[0]).rank();
-                let axis = if rank == 4 { 1 } else { rank - 1 };
+                let shape = self.graph.shape(outs[0]);
+                let dim = dim.unwrap_or(if shape.rank() == 4 { 1 } else { -1 });
+                let axis = axis_of(shape, dim).map_err(|LayerError(message)| {
+                    error(item, format!("`{}` {message}", item.word), None)
+                })?;
                 concat::concat(&mut self.graph, outs, axis)
             }
         };
@@ -549,7 +554,7 @@ impl Builder<'_> {
 fn has_parameters(item: &Item) -> bool {
     match &item.kind {
         Kind::Layer(layer) => layer.has_parameters(),
-        Kind::Merge(_) => false,
+        Kind::Merge(..) => false,
         _ => true,
     }
 }

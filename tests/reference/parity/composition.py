@@ -80,6 +80,31 @@ for merge, join in (
         [(2, 2, 5, 3)], {"a": "p.0.a", "b": "p.1.b"},
     )
 case(
+    "concat_dim", "concat", "dim 1",
+    """
+    layers:
+      - linear: {name: a, out_features: 5}
+      - concat: {name: both, from: [a, x0], dim: -2}
+      - tanh
+    """,
+    {"a": nn.Linear(5, 5)},
+    lambda l, x: torch.tanh(torch.cat([l["a"](x), x], 1)),
+    [(2, 3, 5)],
+)
+case(
+    "parallel_dim", "parallel", "merge concat, dim 1",
+    """
+    layers:
+      - parallel:
+          merge: concat
+          dim: 1
+          branches: [[tanh], [{slice: {dim: 1, end: 1}}, sigmoid]]
+    """,
+    {},
+    lambda l, x: torch.cat([torch.tanh(x), torch.sigmoid(x[:, :1])], 1),
+    [(2, 3, 5)],
+)
+case(
     "skip", "concat", "skips by name",
     """
     layers:
