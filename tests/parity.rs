@@ -18,7 +18,7 @@ use wootz::device::{Executor, Globals, Run};
 use wootz::graph::{Graph, Leaf, Origin, TensorType, ValueId, grad};
 use wootz::layers::{InputSpec, Mode, Registry};
 use wootz::ops::Target;
-use wootz::plan;
+use wootz::plan::{self, Page, Slot};
 
 /// Largest accepted difference, relative to the largest element of the tensor.
 const CPU_TOLERANCE: f64 = 1e-5;
@@ -210,21 +210,38 @@ impl Problem {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs the plan; gives the worst error relative to the largest element of its tensor.
-    fn worst(
+    /// Runs the plan; gives the outputs' bytes. With `poison` the arena is full of NaNs before, so
+    /// that reading what was not written shows.
+    fn run(
         &self,
         executor: &mut dyn Executor,
         plan: &plan::Plan,
-        wanted: impl Fn(&str) -> Vec<f64>,
-        tolerance: f64,
-    ) -> Result<f64, Failed> {
+        poison: bool,
+    ) -> Result<Vec<Vec<u8>>, Failed> {
+        let bytes = executor.page_bytes(Page::Arena);
+        if poison && bytes > 0 {
+            let slot = Slot { page: Page::Arena, offset: 0, bytes };
+            executor.write(slot, &vec![0xff; bytes as usize])?;
+        }
         let inputs = self.inputs.iter().map(|(_, bytes)| bytes.as_slice()).collect();
         let globals = Globals { step: 1, ..Globals::default() };
         executor.submit(&[Run { program: 0, inputs, globals }], 0)?;
         executor.reports(true)?;
+        let slots = plan.programs[0].outputs.iter().map(|(slot, _)| *slot);
+        slots.map(|slot| Ok(executor.read(slot)?)).collect()
+    }
+
+    /// Compares outputs with the file's; gives the worst error relative to the largest element of
+    /// its tensor.
+    fn worst(
+        &self,
+        outputs: &[Vec<u8>],
+        wanted: impl Fn(&str) -> Vec<f64>,
+        tolerance: f64,
+    ) -> Result<f64, Failed> {
         let mut worst = 0.0_f64;
-        for ((name, _), (slot, _)) in self.outputs.iter().zip(&plan.programs[0].outputs) {
-            let (found, wanted) = (floats(&executor.read(*slot)?), wanted(name));
+        for ((name, _), bytes) in self.outputs.iter().zip(outputs) {
+            let (found, wanted) = (floats(bytes), wanted(name));
             assert_eq!(found.len(), wanted.len(), "size of {name}");
             let scale = wanted.iter().fold(0.0_f64, |top, v| top.max(v.abs()));
             for (index, (a, b)) in found.iter().zip(&wanted).enumerate() {
@@ -254,7 +271,11 @@ fn compare(
     let plan = problem.plan(target);
     let mut executor = prepare(&plan)?;
     let wanted = |name: &str| file.floats(&format!("{}/{name}", case.name));
-    let worst = problem.worst(executor.as_mut(), &plan, wanted, tolerance)?;
+    let outputs = problem.run(executor.as_mut(), &plan, true)?;
+    let worst = problem.worst(&outputs, wanted, tolerance)?;
+    if outputs != problem.run(executor.as_mut(), &plan, false)? {
+        return Err("a repeat gives other bits".into());
+    }
     let test = format!("{}::{}", case.family, case.name);
     WORST.lock().unwrap().insert((test, format!("{device} f32")), worst);
     Ok(())
