@@ -68,6 +68,48 @@ fn a_pattern_that_fits_nothing_is_an_error() {
     }
 }
 
+/// A model with every kind of parameter that a decay could apply to.
+const PARAMETERS: &str = "model:
+  layers:
+    - conv2d: {out_channels: 4, kernel_size: 3}
+    - batch_norm
+    - group_norm: {num_groups: 2}
+    - instance_norm: {affine: true}
+    - prelu: {num_parameters: 4}
+    - scale
+    - squeeze_excite: {squeeze_channels: 2}
+    - flatten: {start_dim: 2}
+    - layer_norm
+    - rms_norm
+    - multi_head_attention: {num_heads: 2}
+    - flatten
+    - linear: {out_features: 5}";
+
+#[test]
+fn only_weights_of_products_decay() {
+    let (_, registry) = build(PARAMETERS).unwrap();
+    let decayed: Vec<&str> =
+        registry.params.iter().filter(|p| p.decay).map(|p| p.name.as_str()).collect();
+    let wanted = [
+        "0.weight",
+        "6.fc1.weight",
+        "6.fc2.weight",
+        "10.in_proj_weight",
+        "10.out_proj.weight",
+        "12.weight",
+    ];
+    assert_eq!(decayed, wanted);
+    assert_eq!(registry.params.len(), 23);
+}
+
+#[test]
+fn rows_count_every_parameter_once() {
+    let (body, registry) = build(PARAMETERS).unwrap();
+    let total: usize = registry.params.iter().map(|p| p.shape.elements()).sum();
+    assert_eq!(body.rows.iter().map(|row| row.parameters).sum::<usize>(), total);
+    assert_eq!(body.rows[6].parameters, 4 * 2 + 2 + 2 * 4 + 4);
+}
+
 /// Layers over images of `[3, 8, 8]`, and what is said of them.
 const MISFITS: &[(&str, &str)] = &[
     ("permute: {dims: [0, 2, 1]}", "needs 4 `dims` for its input [batch, 3, 8, 8], got [0, 2, 1]"),
