@@ -9,8 +9,10 @@ alias out_t = f32;
 @group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 
 fn divisor(o_row: u32, o_col: u32) -> f32 {
-    if (dims.count_include_pad != 0u) {
-        return f32(dims.kernel_rows * dims.kernel_cols);
+    if (dims.count_include_pad != 0u && ADAPTIVE == 0u) {
+        let rows = min(dims.kernel_rows, dims.in_rows + 2u * dims.pad_rows - o_row * dims.stride_rows);
+        let cols = min(dims.kernel_cols, dims.in_cols + 2u * dims.pad_cols - o_col * dims.stride_cols);
+        return f32(rows * cols);
     }
     let rows = window_rows(o_row);
     let cols = window_cols(o_col);

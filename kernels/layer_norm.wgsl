@@ -1,6 +1,10 @@
 // @use lib/reduce
 // Layer norm of rows of x [rows, cols], one workgroup a row:
 //   mean, rstd = 1/√(var + eps) of the row; y = (x − mean)·rstd·gamma + beta
+// with mean = 0 where CENTRED is 0; gamma and beta have one element where STEP is 0.
+
+const CENTRED: u32 = 1u;
+const STEP: u32 = 1u;
 
 struct Dims {
     rows: u32,
@@ -25,11 +29,14 @@ fn layer_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     let live = row < dims.rows;
     let base = select(0u, row * dims.cols, live);
     let n = f32(dims.cols);
-    var total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
-        total += f32(x[base + j]);
+    var mean = 0.0;
+    if (CENTRED == 1u) {
+        var total = 0.0;
+        for (var j = local; j < dims.cols; j += 256u) {
+            total += f32(x[base + j]);
+        }
+        mean = workgroup_sum(total, local) / n;
     }
-    let mean = workgroup_sum(total, local) / n;
     var square = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
         let d = f32(x[base + j]) - mean;
@@ -40,7 +47,7 @@ fn layer_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         return;
     }
     for (var j = local; j < dims.cols; j += 256u) {
-        y[base + j] = y_t((f32(x[base + j]) - mean) * rstd * gamma[j] + beta[j]);
+        y[base + j] = y_t((f32(x[base + j]) - mean) * rstd * gamma[j * STEP] + beta[j * STEP]);
     }
     if (local == 0u) {
         mean_out[row] = mean;

@@ -1,6 +1,10 @@
 // @use lib/reduce
 // The gradient of layer norm with respect to x [rows, cols], one workgroup a row:
 //   dx = rstd·(g − mean g − x̂·mean(g·x̂)),  g = dy·gamma,  x̂ = (x − mean)·rstd
+// without mean g where CENTRED is 0; gamma has one element where STEP is 0.
+
+const CENTRED: u32 = 1u;
+const STEP: u32 = 1u;
 
 struct Dims {
     rows: u32,
@@ -29,17 +33,20 @@ fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     var g_total = 0.0;
     var gx_total = 0.0;
     for (var j = local; j < dims.cols; j += 256u) {
-        let g = f32(dy[base + j]) * gamma[j];
+        let g = f32(dy[base + j]) * gamma[j * STEP];
         g_total += g;
         gx_total += g * ((f32(x[base + j]) - mu) * r);
     }
     let n = f32(dims.cols);
-    let g_mean = workgroup_sum(g_total, local) / n;
+    var g_mean = 0.0;
+    if (CENTRED == 1u) {
+        g_mean = workgroup_sum(g_total, local) / n;
+    }
     let gx_mean = workgroup_sum(gx_total, local) / n;
     if (!live) {
         return;
     }
     for (var j = local; j < dims.cols; j += 256u) {
-        dx[base + j] = dx_t(r * (f32(dy[base + j]) * gamma[j] - g_mean - (f32(x[base + j]) - mu) * r * gx_mean));
+        dx[base + j] = dx_t(r * (f32(dy[base + j]) * gamma[j * STEP] - g_mean - (f32(x[base + j]) - mu) * r * gx_mean));
     }
 }

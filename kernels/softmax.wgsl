@@ -2,6 +2,8 @@
 // Softmax over rows of x [rows, cols], one workgroup a row.
 //   softmax:      y = e^{x − max} / Σ e^{x − max}                 operands x, y
 //   softmax_grad: dx = y ⊙ (dy − Σ y·dy)                          operands y, dy, dx
+//   log_softmax:      y = x − max − ln Σ e^{x − max}              operands x, y
+//   log_softmax_grad: dx = dy − e^y·Σ dy                          operands y, dy, dx
 
 struct Dims {
     rows: u32,
@@ -52,6 +54,45 @@ fn softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
     if (live) {
         for (var j = local; j < dims.cols; j += 256u) {
             c[base + j] = c_t(f32(a[base + j]) * (f32(b[base + j]) - mean));
+        }
+    }
+}
+
+@compute @workgroup_size(256)
+fn log_softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.y * groups.x + group.x;
+    let live = row < dims.rows;
+    let base = select(0u, row * dims.cols, live);
+    var top = -3.0e38;
+    for (var j = local; j < dims.cols; j += 256u) {
+        top = max(top, f32(a[base + j]));
+    }
+    top = workgroup_max(top, local);
+    var total = 0.0;
+    for (var j = local; j < dims.cols; j += 256u) {
+        total += exp(f32(a[base + j]) - top);
+    }
+    let shift = log(workgroup_sum(total, local));
+    if (live) {
+        for (var j = local; j < dims.cols; j += 256u) {
+            b[base + j] = b_t(f32(a[base + j]) - top - shift);
+        }
+    }
+}
+
+@compute @workgroup_size(256)
+fn log_softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let row = group.y * groups.x + group.x;
+    let live = row < dims.rows;
+    let base = select(0u, row * dims.cols, live);
+    var total = 0.0;
+    for (var j = local; j < dims.cols; j += 256u) {
+        total += f32(b[base + j]);
+    }
+    total = workgroup_sum(total, local);
+    if (live) {
+        for (var j = local; j < dims.cols; j += 256u) {
+            c[base + j] = c_t(f32(b[base + j]) - exp(f32(a[base + j])) * total);
         }
     }
 }

@@ -32,6 +32,38 @@ fn safe_tanh(x: f32) -> f32 {
     return select(select(y, -y, x < 0.0), x, is_nan(x));
 }
 
+// eˣ − 1: the Taylor series up to x⁸ near zero.
+fn safe_expm1(x: f32) -> f32 {
+    if (abs(x) < 0.5) {
+        var p = 1.0 / 40320.0;
+        p = 1.0 / 5040.0 + p * x;
+        p = 1.0 / 720.0 + p * x;
+        p = 1.0 / 120.0 + p * x;
+        p = 1.0 / 24.0 + p * x;
+        p = 1.0 / 6.0 + p * x;
+        p = 0.5 + p * x;
+        return x + x * x * p;
+    }
+    return select(exp(x) - 1.0, x, is_nan(x));
+}
+
+// ln(1 + x): 2·artanh(x/(2 + x)) as a series near zero.
+fn safe_log1p(x: f32) -> f32 {
+    if (abs(x) < 0.5) {
+        let t = x / (2.0 + x);
+        let s = t * t;
+        var p = 1.0 / 15.0;
+        p = 1.0 / 13.0 + p * s;
+        p = 1.0 / 11.0 + p * s;
+        p = 1.0 / 9.0 + p * s;
+        p = 1.0 / 7.0 + p * s;
+        p = 0.2 + p * s;
+        p = 1.0 / 3.0 + p * s;
+        return 2.0 * (t + t * s * p);
+    }
+    return select(log(1.0 + x), x, is_nan(x));
+}
+
 // 1/(1 + e⁻ˣ): the exponential is only ever of a negative number.
 fn safe_sigmoid(x: f32) -> f32 {
     let e = exp(-min(abs(x), 88.0));

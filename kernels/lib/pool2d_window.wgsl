@@ -1,4 +1,7 @@
-// Windows of pooling: their extents inside the image, and the windows that hold a pixel.
+// Windows of pooling: their extents inside the image, and the windows that hold a pixel. Where
+// ADAPTIVE is 1, window o of `count` goes from ⌊o·size/count⌋ up to ⌈(o + 1)·size/count⌉.
+
+const ADAPTIVE: u32 = 0u;
 
 struct Dims {
     planes: u32,
@@ -18,30 +21,36 @@ struct Dims {
 @group(0) @binding(0) var<uniform> dims: Dims;
 
 // First and one past the last input index of window o along an axis.
-fn window(o: u32, stride: u32, kernel: u32, pad: u32, size: u32) -> vec2<u32> {
+fn window(o: u32, stride: u32, kernel: u32, pad: u32, size: u32, count: u32) -> vec2<u32> {
+    if (ADAPTIVE == 1u) {
+        return vec2<u32>(o * size / count, ((o + 1u) * size + count - 1u) / count);
+    }
     let start = o * stride;
     return vec2<u32>(max(start, pad) - pad, min(max(start + kernel, pad) - pad, size));
 }
 
 fn window_rows(o: u32) -> vec2<u32> {
-    return window(o, dims.stride_rows, dims.kernel_rows, dims.pad_rows, dims.in_rows);
+    return window(o, dims.stride_rows, dims.kernel_rows, dims.pad_rows, dims.in_rows, dims.out_rows);
 }
 
 fn window_cols(o: u32) -> vec2<u32> {
-    return window(o, dims.stride_cols, dims.kernel_cols, dims.pad_cols, dims.in_cols);
+    return window(o, dims.stride_cols, dims.kernel_cols, dims.pad_cols, dims.in_cols, dims.out_cols);
 }
 
 // First and one past the last window that holds input index i along an axis.
-fn holders(i: u32, stride: u32, kernel: u32, pad: u32, count: u32) -> vec2<u32> {
+fn holders(i: u32, stride: u32, kernel: u32, pad: u32, size: u32, count: u32) -> vec2<u32> {
+    if (ADAPTIVE == 1u) {
+        return vec2<u32>(i * count / size, min(((i + 1u) * count + size - 1u) / size, count));
+    }
     let padded = i + pad;
     let first = (max(padded + 1u, kernel) - kernel + stride - 1u) / stride;
     return vec2<u32>(first, min(padded / stride + 1u, count));
 }
 
 fn holder_rows(i: u32) -> vec2<u32> {
-    return holders(i, dims.stride_rows, dims.kernel_rows, dims.pad_rows, dims.out_rows);
+    return holders(i, dims.stride_rows, dims.kernel_rows, dims.pad_rows, dims.in_rows, dims.out_rows);
 }
 
 fn holder_cols(i: u32) -> vec2<u32> {
-    return holders(i, dims.stride_cols, dims.kernel_cols, dims.pad_cols, dims.out_cols);
+    return holders(i, dims.stride_cols, dims.kernel_cols, dims.pad_cols, dims.in_cols, dims.out_cols);
 }

@@ -23,6 +23,8 @@ pub struct Registry {
     pub params: Vec<ParamSpec>,
     /// Whether each parameter is trained.
     pub trained: Vec<bool>,
+    /// Path of the layer that declared each parameter.
+    pub(super) owners: Vec<String>,
     /// Running statistics and the like.
     pub states: Vec<ParamSpec>,
     param_index: HashMap<String, usize>,
@@ -106,6 +108,7 @@ impl LayerCx<'_> {
             None => self.registry.declare(
                 ParamSpec { name: full.clone(), shape: shape.clone(), init, decay },
                 self.trainable,
+                &self.path,
             ),
         };
         let known = &self.registry.params[index].shape;
@@ -170,6 +173,15 @@ impl LayerCx<'_> {
         }
     }
 
+    /// The axis that `dim` means, counted from the batch's (0) or, below 0, from the end, as in
+    /// PyTorch.
+    ///
+    /// # Errors
+    /// When there is no such axis, or it is the batch's: samples are never mixed.
+    pub fn axis(&self, value: ValueId, dim: i64) -> Result<usize, LayerError> {
+        axis_of(self.graph.shape(value), dim)
+    }
+
     /// Extents of an image batch, `[batch, channels, height, width]`.
     ///
     /// # Errors
@@ -186,13 +198,29 @@ impl LayerCx<'_> {
 }
 
 impl Registry {
-    fn declare(&mut self, spec: ParamSpec, trained: bool) -> usize {
+    fn declare(&mut self, spec: ParamSpec, trained: bool, owner: &str) -> usize {
         let index = self.params.len();
         self.param_index.insert(spec.name.clone(), index);
         self.params.push(spec);
         self.trained.push(trained);
+        self.owners.push(owner.to_owned());
         index
     }
+}
+
+/// The axis of a shape that `dim` means: see [`LayerCx::axis`].
+pub(super) fn axis_of(shape: &Shape, dim: i64) -> Result<usize, LayerError> {
+    let rank = shape.rank() as i64;
+    let axis = if dim < 0 { rank + dim } else { dim };
+    if (1..rank).contains(&axis) {
+        return Ok(axis as usize);
+    }
+    let got = batch_shape(shape);
+    Err(LayerError(if axis == 0 {
+        format!("works within samples, but axis {dim} of its input {got} is the batch")
+    } else {
+        format!("has no axis {dim} in its input {got}")
+    }))
 }
 
 /// A shape with its first axis written as `batch`.

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::template::{Param, Template, is_integer, substitute, template};
 use super::{Entry, Layer, TABLE};
 use crate::config::decode::{Bounded, Cx, Decode};
 use crate::config::macros::choices;
 use crate::config::nearest::nearest;
-use crate::config::node::{Key, Node, ScalarKind, Value};
+use crate::config::node::{Key, Node, Value};
 use crate::config::reader::MapReader;
 use crate::config::schema::Range;
 use crate::config::source::Span;
@@ -24,6 +25,8 @@ pub struct Model {
     /// Names of the layers that are the model's outputs; the loss is of the first. None where the
     /// last layer is the only output.
     pub outputs: Vec<(String, Span)>,
+    /// Patterns of parameters' names that are not trained.
+    pub freeze: Vec<(String, Span)>,
 }
 
 /// One item of a list of layers.
@@ -54,10 +57,10 @@ pub enum Kind {
     Layer(Arc<dyn Layer>),
     /// Layers whose result is added to their input.
     Residual(Vec<Item>, Shortcut),
-    /// Branches over one input, merged.
-    Parallel(Vec<Vec<Item>>, Merge),
-    /// The layers of `from:` as one.
-    Merge(Merge),
+    /// Branches over one input, merged; the axis where it is given.
+    Parallel(Vec<Vec<Item>>, Merge, Option<i64>),
+    /// The layers of `from:` as one; the axis where it is given.
+    Merge(Merge, Option<i64>),
     /// The same layers several times, each time with parameters of their own.
     Repeat(usize, Vec<Item>),
     /// A block's layers.
@@ -93,23 +96,7 @@ pub(super) const MOST_ITEMS: usize = 20_000;
 /// The parameter that every model has: the number of classes or tokens in the data.
 const CLASSES: &str = "classes";
 /// Keys that every layer takes.
-const COMMON: [&str; 4] = ["name", "from", "share", "trainable"];
-
-/// A parameter of a block.
-#[derive(Clone)]
-struct Param {
-    name: String,
-    /// Whether it takes integers, not words.
-    integer: bool,
-    default: Option<Node>,
-}
-
-/// A block template.
-struct Template {
-    params: Vec<Param>,
-    layers: Node,
-    span: Span,
-}
+pub(super) const COMMON: [&str; 4] = ["name", "from", "share", "trainable"];
 
 struct Reader<'a> {
     cx: &'a mut Cx,
@@ -140,8 +127,10 @@ impl Model {
             cx.missing_key("layers", "a list of layers", node.span);
         }
         let outputs = map.entry("outputs").map(|(_, node)| node);
+        let freeze = map.entry("freeze").map(|(_, node)| node);
         map.finish(cx);
-        let outputs = read_outputs(outputs, cx)?;
+        let outputs = read_names("outputs", "layers' names", outputs, cx)?;
+        let freeze = read_names("freeze", "patterns of parameters' names", freeze, cx)?;
         let number = Value::Scalar { text: classes.to_string(), quoted: false };
         let known = BTreeMap::from([(CLASSES.to_owned(), Node { value: number, span: node.span })]);
         let mut scope = Scope {
@@ -158,27 +147,33 @@ impl Model {
         let layers = substitute(layers?.1, &reader.scope.known, reader.cx)?;
         let items = reader.list("layers", &layers);
         reader.report_unused();
-        items.map(|items| Model { items, outputs })
+        items.map(|items| Model { items, outputs, freeze })
     }
 }
 
-/// The names under `outputs:`.
-fn read_outputs(node: Option<&Node>, cx: &mut Cx) -> Option<Vec<(String, Span)>> {
+/// A list of names under a key of the section, each with its place.
+fn read_names(
+    key: &str,
+    what: &str,
+    node: Option<&Node>,
+    cx: &mut Cx,
+) -> Option<Vec<(String, Span)>> {
     let Some(node) = node else { return Some(Vec::new()) };
-    let Value::List(names) = &node.value else {
-        cx.within("outputs", |cx| _ = cx.expected("a list of layers' names", node));
-        return None;
-    };
-    let read = |(index, node): (usize, &Node)| {
-        cx.within("outputs", |cx| cx.at(index, |cx| String::decode(node, cx)))
-            .map(|name| (name, node.span))
-    };
-    if names.is_empty() {
-        cx.within("outputs", |cx| _ = cx.error(node.span, "this list of outputs is empty"));
-        return None;
-    }
-    let names: Vec<Option<(String, Span)>> = names.iter().enumerate().map(read).collect();
-    names.into_iter().collect()
+    cx.within(key, |cx| {
+        let Value::List(names) = &node.value else {
+            cx.expected(&format!("a list of {what}"), node);
+            return None;
+        };
+        if names.is_empty() {
+            cx.error(node.span, "this list is empty");
+            return None;
+        }
+        let read = |(index, node): (usize, &Node)| {
+            cx.at(index, |cx| String::decode(node, cx)).map(|name| (name, node.span))
+        };
+        let names: Vec<Option<(String, Span)>> = names.iter().enumerate().map(read).collect();
+        names.into_iter().collect()
+    })
 }
 
 impl Reader<'_> {
@@ -342,17 +337,27 @@ impl Reader<'_> {
             "parallel" => {
                 let mut map = MapReader::open(options, self.cx)?;
                 let merge = map.take::<Merge>("merge", self.cx);
+                let dim = map.take::<Option<i64>>("dim", self.cx);
                 let branches =
                     self.required("branches", "a list of lists of layers", &mut map, options);
                 map.finish(self.cx);
-                Some(Kind::Parallel(self.branches(branches?)?, merge?))
+                let (merge, dim) = (merge?, dim?);
+                if dim.is_some() && merge != Merge::Concat {
+                    self.cx.error(options.span, "`dim` belongs to `merge: concat`");
+                    return None;
+                }
+                Some(Kind::Parallel(self.branches(branches?)?, merge, dim))
             }
-            "add" | "multiply" | "concat" => {
+            "add" | "multiply" => {
                 MapReader::open(options, self.cx)?.finish(self.cx);
-                let merge = [Merge::Add, Merge::Multiply, Merge::Concat]
-                    .into_iter()
-                    .find(|merge| merge.word() == word);
-                merge.map(Kind::Merge)
+                let merge = if word == "add" { Merge::Add } else { Merge::Multiply };
+                Some(Kind::Merge(merge, None))
+            }
+            "concat" => {
+                let mut map = MapReader::open(options, self.cx)?;
+                let dim = map.take::<Option<i64>>("dim", self.cx);
+                map.finish(self.cx);
+                Some(Kind::Merge(Merge::Concat, dim?))
             }
             "repeat" => {
                 let mut map = MapReader::open(options, self.cx)?;
@@ -453,12 +458,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a scalar is an integer; `None` for lists and maps.
-fn is_integer(node: &Node) -> Option<bool> {
-    let Value::Scalar { .. } = node.value else { return None };
-    Some(matches!(node.scalar_kind(), Some(ScalarKind::Integer(_))))
-}
-
 fn entry(word: &str) -> Option<&'static Entry> {
     TABLE.iter().find(|entry| entry.word == word)
 }
@@ -493,88 +492,4 @@ fn common(options: &Node, cx: &mut Cx) -> Option<(Common, Node)> {
     }
     let from = from?.map_or_else(Vec::new, |names| names.0);
     Some((Common { name, from, share: share?, trainable: trainable? }, rest))
-}
-
-/// Reads a block: `params` maps a name to `int`, `string` (to be given at each use) or to a
-/// default value.
-fn template(key: &Key, body: &Node, cx: &mut Cx) -> Option<Template> {
-    let mut map = MapReader::open(body, cx)?;
-    let params = map.entry("params").map(|(_, node)| node);
-    let layers = map.entry("layers").map(|(_, node)| node);
-    if layers.is_none() {
-        cx.missing_key("layers", "a list of layers", key.span);
-    }
-    map.finish(cx);
-    let mut list = Vec::new();
-    match params.map(|node| (&node.value, node)) {
-        None | Some((Value::Null, _)) => {}
-        Some((Value::Map(entries), _)) => {
-            for (name, node) in entries {
-                if COMMON.contains(&name.text.as_str()) {
-                    cx.error(
-                        name.span,
-                        format!(
-                            "a parameter cannot be called `{}`: every layer has that key",
-                            name.text
-                        ),
-                    );
-                }
-                let open = matches!(node.text(), Some("int" | "string"));
-                let integer = node.text() == Some("int") || is_integer(node) == Some(true);
-                let default = (!open).then(|| node.clone());
-                list.push(Param { name: name.text.clone(), integer, default });
-            }
-        }
-        Some((_, node)) => {
-            cx.within("params", |cx| _ = cx.expected("a map of parameter names", node))
-        }
-    }
-    let layers = layers?.clone();
-    let mut referenced = BTreeSet::new();
-    references(&layers, &mut referenced);
-    for Param { name, .. } in list.iter().filter(|param| !referenced.contains(&param.name)) {
-        cx.error(key.span, format!("parameter `{name}` of block `{}` is never used", key.text));
-    }
-    Some(Template { params: list, layers, span: key.span })
-}
-
-fn references(node: &Node, found: &mut BTreeSet<String>) {
-    match &node.value {
-        Value::Scalar { text, .. } => found.extend(text.strip_prefix('$').map(str::to_owned)),
-        Value::List(nodes) => nodes.iter().for_each(|n| references(n, found)),
-        Value::Map(entries) => entries.iter().for_each(|(_, n)| references(n, found)),
-        Value::Null => {}
-    }
-}
-
-/// Replaces `$name` scalars by the arguments; they keep the place where `$name` stands.
-fn substitute(node: &Node, arguments: &BTreeMap<String, Node>, cx: &mut Cx) -> Option<Node> {
-    let value = match &node.value {
-        Value::Scalar { text, .. } if text.starts_with('$') => match arguments.get(&text[1..]) {
-            Some(argument) => argument.value.clone(),
-            None => {
-                let meant =
-                    nearest(&text[1..], arguments.keys().map(String::as_str)).map(str::to_owned);
-                let error =
-                    cx.error(node.span, format!("`{text}` is not a parameter of this block"));
-                if let Some(meant) = meant {
-                    error.help(format!("did you mean `${meant}`?"));
-                }
-                return None;
-            }
-        },
-        Value::List(nodes) => {
-            let nodes: Vec<Option<Node>> =
-                nodes.iter().map(|n| substitute(n, arguments, cx)).collect();
-            Value::List(nodes.into_iter().collect::<Option<_>>()?)
-        }
-        Value::Map(entries) => {
-            let entries: Vec<Option<(Key, Node)>> = (entries.iter())
-                .map(|(key, n)| Some((key.clone(), substitute(n, arguments, cx)?)))
-                .collect();
-            Value::Map(entries.into_iter().collect::<Option<_>>()?)
-        }
-        other => other.clone(),
-    };
-    Some(Node { value, span: node.span })
 }

@@ -4,20 +4,31 @@
 //! size and a mode. Adding a layer is one file and one line in `layers!`.
 
 mod activation;
+mod adaptive_pool;
 mod attention;
 mod batch_norm;
 mod conv2d;
 mod cx;
 mod dropout;
 mod embedding;
+mod forward;
+mod freeze;
+mod group_norm;
 pub mod init;
+mod l2_normalize;
 mod language;
 mod layer_norm;
 mod linear;
 mod loss;
 mod model;
+mod permute;
 mod pool;
+mod reduce;
+mod scale;
 mod shape;
+mod slice;
+mod squeeze_excite;
+mod template;
 
 use std::fmt::Debug;
 
@@ -28,9 +39,10 @@ use crate::config::schema::Schema;
 use crate::graph::ValueId;
 
 pub use cx::{LayerCx, LayerError, Mode, Registry, batch_shape};
+pub use forward::Built;
 pub use language::Model;
 pub use loss::Loss;
-pub use model::{BuildError, Built, InputSpec, Row};
+pub use model::{Body, BuildError, InputSpec, Row};
 
 /// A layer of the model language.
 pub trait Layer: Debug + Send + Sync {
@@ -70,23 +82,60 @@ macro_rules! layers {
 layers! {
     "linear" => linear::Linear,
     "conv2d" => conv2d::Conv2d,
+    "max_pool1d" => pool::MaxPool1d,
     "max_pool2d" => pool::MaxPool2d,
+    "avg_pool1d" => pool::AvgPool1d,
     "avg_pool2d" => pool::AvgPool2d,
-    "global_avg_pool" => pool::GlobalAvgPool,
+    "lp_pool1d" => pool::LpPool1d,
+    "lp_pool2d" => pool::LpPool2d,
+    "adaptive_avg_pool1d" => adaptive_pool::AdaptiveAvgPool1d,
+    "adaptive_avg_pool2d" => adaptive_pool::AdaptiveAvgPool2d,
+    "adaptive_max_pool1d" => adaptive_pool::AdaptiveMaxPool1d,
+    "adaptive_max_pool2d" => adaptive_pool::AdaptiveMaxPool2d,
+    "global_avg_pool" => adaptive_pool::GlobalAvgPool,
+    "global_max_pool" => adaptive_pool::GlobalMaxPool,
     "batch_norm" => batch_norm::BatchNorm,
     "layer_norm" => layer_norm::LayerNorm,
+    "rms_norm" => layer_norm::RmsNorm,
+    "group_norm" => group_norm::GroupNorm,
+    "instance_norm" => group_norm::InstanceNorm,
     "relu" => activation::Relu,
+    "leaky_relu" => activation::LeakyRelu,
+    "prelu" => activation::Prelu,
+    "relu6" => activation::Relu6,
+    "elu" => activation::Elu,
+    "selu" => activation::Selu,
+    "celu" => activation::Celu,
     "gelu" => activation::Gelu,
+    "silu" => activation::Silu,
+    "mish" => activation::Mish,
+    "hard_swish" => activation::HardSwish,
     "tanh" => activation::Tanh,
     "sigmoid" => activation::Sigmoid,
-    "silu" => activation::Silu,
+    "hard_sigmoid" => activation::HardSigmoid,
+    "softplus" => activation::Softplus,
+    "softsign" => activation::Softsign,
+    "glu" => activation::Glu,
     "softmax" => activation::Softmax,
+    "log_softmax" => activation::LogSoftmax,
+    "squeeze_excite" => squeeze_excite::SqueezeExcite,
+    "l2_normalize" => l2_normalize::L2Normalize,
+    "scale" => scale::Scale,
     "dropout" => dropout::Dropout,
+    "dropout2d" => dropout::Dropout2d,
+    "stochastic_depth" => dropout::StochasticDepth,
     "embedding" => embedding::Embedding,
     "positional_embedding" => embedding::PositionalEmbedding,
     "multi_head_attention" => attention::MultiHeadAttention,
     "flatten" => shape::Flatten,
     "reshape" => shape::Reshape,
+    "permute" => permute::Permute,
+    "transpose" => permute::Transpose,
+    "slice" => slice::Slice,
+    "split" => slice::Split,
+    "mean" => reduce::Mean,
+    "sum" => reduce::Sum,
+    "max" => reduce::Max,
 }
 
 /// The reference of all layers in Markdown, from their options.

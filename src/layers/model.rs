@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::conv2d::{Conv2d, Padding};
-use super::cx::{Leaves, batch_shape};
+use super::cx::{Leaves, axis_of, batch_shape};
 use super::language::{Item, Kind, MOST_ITEMS, Merge, Shortcut};
-use super::{Layer, LayerCx, LayerError, Loss, Mode, Model, Registry, batch_norm};
+use super::{Layer, LayerCx, LayerError, Mode, Model, Registry, batch_norm};
 use crate::config::decode::all_defaults;
 use crate::config::source::Span;
-use crate::config::train::Loss as LossSpec;
 use crate::config::values::PerAxis;
 use crate::graph::{Graph, Leaf, Shape, TensorType, ValueId};
 use crate::ops::{concat, map};
-use crate::plan::Forward;
 
 /// A batch input: its name and the type of one sample, without the batch axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,46 +54,53 @@ pub struct Row {
     pub flops: u64,
 }
 
-/// A graph with its rows.
+/// The layers' graph for one batch size and mode, without a loss.
 #[derive(Clone, Debug)]
-pub struct Built {
-    /// What the plan room takes.
-    pub forward: Forward,
+pub struct Body {
+    /// The graph.
+    pub graph: Graph,
+    /// The model's inputs in order: leaves `Input(0)` and up.
+    pub inputs: Vec<ValueId>,
+    /// The model's outputs; the loss is of the first.
+    pub outputs: Vec<ValueId>,
+    /// New values of states, updated in place.
+    pub state_updates: Vec<ValueId>,
     /// The layers in order.
     pub rows: Vec<Row>,
-    /// Names of the statistics, in the order of the report.
-    pub stats: Vec<&'static str>,
 }
 
 impl Model {
-    /// Builds the graph for a batch size. Parameters and states are declared in `registry` by the
-    /// first call and found there by the next ones. `classes` is the number that targets are below.
+    /// Builds the layers' graph for a batch size. Parameters and states are declared in `registry`
+    /// by the first call and found there by the next ones.
     ///
     /// # Errors
     /// When a layer's input does not fit.
-    #[allow(clippy::too_many_arguments, reason = "a graph depends on all of these")]
-    pub fn forward(
+    pub fn body(
         &self,
         registry: &mut Registry,
         inputs: &[InputSpec],
-        target: &InputSpec,
-        classes: Option<usize>,
-        loss: (&LossSpec, Span),
         batch: usize,
         mode: Mode,
-    ) -> Result<Built, BuildError> {
+    ) -> Result<Body, BuildError> {
+        Ok(self.layers(registry, inputs, batch, mode)?.0)
+    }
+
+    /// The layers' graph, and what the first output comes from.
+    pub(super) fn layers(
+        &self,
+        registry: &mut Registry,
+        inputs: &[InputSpec],
+        batch: usize,
+        mode: Mode,
+    ) -> Result<(Body, Source), BuildError> {
         let mut graph = Graph::new();
         let mut named = BTreeMap::new();
         let mut leaves = Vec::new();
-        for (index, spec) in inputs.iter().chain([target]).enumerate() {
+        for (index, spec) in inputs.iter().enumerate() {
             let value = graph.leaf(Leaf::Input(index), batched(&spec.sample, batch));
             leaves.push(value);
-            if index < inputs.len() {
-                named.insert(
-                    spec.name.clone(),
-                    Source { value, from: format!("input `{}`", spec.name), line: None },
-                );
-            }
+            let from = format!("input `{}`", spec.name);
+            named.insert(spec.name.clone(), Source { value, from, line: None });
         }
         let mut builder = Builder {
             graph,
@@ -110,35 +115,20 @@ impl Model {
             Source { value: leaves[0], from: format!("the data's {}", inputs[0].name), line: None };
         let last = builder.chain(&self.items, "", first, true)?;
         let outputs = builder.outputs(&self.outputs, last)?;
-        let output = outputs[0].clone();
-        let Builder { mut graph, rows, state_updates, .. } = builder;
-        graph.set_scope("loss");
-        let target = leaves[inputs.len()];
-        let built =
-            Loss::build(&mut graph, loss.0, output.value, target, classes).map_err(|error| {
-                BuildError {
-                    span: loss.1,
-                    path: "loss".into(),
-                    message: error.0,
-                    note: Some(format!("the model's output comes from {}", output.described())),
-                }
-            })?;
-        let mut stats = vec![built.rows, built.weights];
-        stats.extend(built.correct);
-        let names = ["loss", "weight", "correct"][..stats.len()].to_vec();
-        let forward = Forward {
-            graph,
+        super::freeze::freeze(builder.registry, &self.freeze)?;
+        builder.mark_frozen();
+        let body = Body {
+            graph: builder.graph,
             inputs: leaves,
             outputs: outputs.iter().map(|output| output.value).collect(),
-            losses: vec![(built.rows, 1.0)],
-            stats,
-            state_updates,
+            state_updates: builder.state_updates,
+            rows: builder.rows,
         };
-        Ok(Built { forward, rows, stats: names })
+        Ok((body, outputs[0].clone()))
     }
 }
 
-fn batched(sample: &TensorType, batch: usize) -> TensorType {
+pub(super) fn batched(sample: &TensorType, batch: usize) -> TensorType {
     let dims: Vec<usize> =
         std::iter::once(batch).chain(sample.shape.dims().iter().copied()).collect();
     TensorType { shape: Shape::new(dims), dtype: sample.dtype }
@@ -146,14 +136,14 @@ fn batched(sample: &TensorType, batch: usize) -> TensorType {
 
 /// A value and where it came from, for messages.
 #[derive(Clone, Debug)]
-struct Source {
-    value: ValueId,
+pub(super) struct Source {
+    pub(super) value: ValueId,
     from: String,
     line: Option<u32>,
 }
 
 impl Source {
-    fn described(&self) -> String {
+    pub(super) fn described(&self) -> String {
         match self.line {
             Some(line) => format!("{} (line {line})", self.from),
             None => self.from.clone(),
@@ -213,6 +203,15 @@ impl Builder<'_> {
         Ok(at)
     }
 
+    /// Rows whose parameters are all frozen are not trainable, however that came.
+    fn mark_frozen(&mut self) {
+        let registry = &*self.registry;
+        for row in self.rows.iter_mut().filter(|row| row.parameters > 0) {
+            let mut own = registry.owners.iter().zip(&registry.trained);
+            row.trainable = own.any(|(owner, trained)| *owner == row.name && *trained);
+        }
+    }
+
     /// The inputs of an item: the one before it, or what `from:` names.
     fn sources(&mut self, item: &Item, before: Source) -> Result<Vec<Source>, BuildError> {
         let mut sources = Vec::new();
@@ -246,15 +245,15 @@ impl Builder<'_> {
         trainable: bool,
     ) -> Result<Source, BuildError> {
         let trainable = item.trainable.unwrap_or(trainable);
-        if let Kind::Merge(merge) = item.kind {
-            return self.merge_layer(item, merge, path, &sources);
+        if let Kind::Merge(merge, dim) = item.kind {
+            return self.merge_layer(item, merge, dim, path, &sources);
         }
         let [input] = <[Source; 1]>::try_from(sources).map_err(|_| {
             let note = "`add`, `multiply` and `concat` bring several layers together".to_owned();
             error(item, format!("`{}` takes one input", item.word), Some(note))
         })?;
         let value = match &item.kind {
-            Kind::Merge(_) => unreachable!("merged above"),
+            Kind::Merge(..) => unreachable!("merged above"),
             Kind::Layer(layer) => {
                 return self.layer(item, &item.word, layer, path, input, trainable);
             }
@@ -262,8 +261,10 @@ impl Builder<'_> {
             Kind::Residual(items, shortcut) => {
                 self.residual(item, items, *shortcut, path, prefix, input, trainable)?
             }
-            Kind::Parallel(branches, merge) => {
-                self.parallel(item, branches, *merge, path, input, trainable)?
+            Kind::Parallel(branches, merge, dim) => {
+                let outs = self.branches(branches, path, input, trainable)?;
+                self.graph.set_scope(path);
+                self.merged(item, *merge, *dim, &outs)?
             }
             Kind::Repeat(times, items) => {
                 let mut at = input;
@@ -299,6 +300,7 @@ impl Builder<'_> {
         &mut self,
         item: &Item,
         merge: Merge,
+        dim: Option<i64>,
         path: &str,
         sources: &[Source],
     ) -> Result<Source, BuildError> {
@@ -313,7 +315,7 @@ impl Builder<'_> {
         self.graph.set_scope(path);
         let nodes = self.graph.nodes.len();
         let values: Vec<ValueId> = sources.iter().map(|source| source.value).collect();
-        let value = self.merged(item, merge, &values)?;
+        let value = self.merged(item, merge, dim, &values)?;
         self.rows.push(Row {
             name: path.to_owned(),
             span: item.span,
@@ -342,8 +344,6 @@ impl Builder<'_> {
             Some(name) => self.shared(item, name)?,
             None => path.to_owned(),
         };
-        let before = self.registry.params.len();
-        let known: usize = self.declared(path);
         self.graph.set_scope(path);
         let nodes = self.graph.nodes.len();
         let mut cx = LayerCx {
@@ -360,13 +360,12 @@ impl Builder<'_> {
             let note = format!("its input comes from {}", input.described());
             error(item, format!("`{word}`: {message}"), Some(note))
         })?;
-        let fresh: usize = self.registry.params[before..].iter().map(|p| p.shape.elements()).sum();
         self.rows.push(Row {
             name: path.to_owned(),
             span: item.span,
             word: word.to_owned(),
             output: self.graph.shape(value).clone(),
-            parameters: fresh.max(known),
+            parameters: self.declared(path),
             trainable,
             flops: self.flops_since(nodes),
         });
@@ -383,13 +382,10 @@ impl Builder<'_> {
             .sum()
     }
 
-    /// Trained numbers that a layer declared in an earlier graph.
+    /// Trained numbers that a layer declared, in this graph or an earlier one.
     fn declared(&self, path: &str) -> usize {
-        let own = |name: &str| {
-            let rest = name.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| !rest.contains('.') || rest.starts_with("out_proj."))
-        };
-        self.registry.params.iter().filter(|p| own(&p.name)).map(|p| p.shape.elements()).sum()
+        let params = self.registry.params.iter().zip(&self.registry.owners);
+        params.filter(|(_, owner)| *owner == path).map(|(p, _)| p.shape.elements()).sum()
     }
 
     fn shared(&self, item: &Item, name: &str) -> Result<String, BuildError> {
@@ -494,22 +490,20 @@ impl Builder<'_> {
         Ok(at)
     }
 
-    fn parallel(
+    /// The results of branches over one input.
+    fn branches(
         &mut self,
-        item: &Item,
         branches: &[Vec<Item>],
-        merge: Merge,
         path: &str,
         input: Source,
         trainable: bool,
-    ) -> Result<ValueId, BuildError> {
+    ) -> Result<Vec<ValueId>, BuildError> {
         let mut outs = Vec::with_capacity(branches.len());
         for (index, branch) in branches.iter().enumerate() {
             let path = join(path, &index.to_string());
             outs.push(self.chain(branch, &path, input.clone(), trainable)?.value);
         }
-        self.graph.set_scope(path);
-        self.merged(item, merge, &outs)
+        Ok(outs)
     }
 
     /// Several values as one.
@@ -517,6 +511,7 @@ impl Builder<'_> {
         &mut self,
         item: &Item,
         merge: Merge,
+        dim: Option<i64>,
         outs: &[ValueId],
     ) -> Result<ValueId, BuildError> {
         let result = match merge {
@@ -535,8 +530,11 @@ impl Builder<'_> {
                 outs[1..].iter().try_fold(outs[0], |sum, value| f(&mut self.graph, sum, *value))
             }
             Merge::Concat => {
-                let rank = self.graph.shape(outs[0]).rank();
-                let axis = if rank == 4 { 1 } else { rank - 1 };
+                let shape = self.graph.shape(outs[0]);
+                let dim = dim.unwrap_or(if shape.rank() == 4 { 1 } else { -1 });
+                let axis = axis_of(shape, dim).map_err(|LayerError(message)| {
+                    error(item, format!("`{}` {message}", item.word), None)
+                })?;
                 concat::concat(&mut self.graph, outs, axis)
             }
         };
@@ -556,7 +554,7 @@ impl Builder<'_> {
 fn has_parameters(item: &Item) -> bool {
     match &item.kind {
         Kind::Layer(layer) => layer.has_parameters(),
-        Kind::Merge(_) => false,
+        Kind::Merge(..) => false,
         _ => true,
     }
 }

@@ -5,8 +5,13 @@ use crate::config::macros::options;
 use crate::graph::{Shape, ValueId};
 
 options! {
-    /// All axes but the batch in one: `[batch, a, b, …]` becomes `[batch, a·b·…]`.
-    pub struct Flatten {}
+    /// Neighbouring axes as one: `[batch, a, b, …]` becomes `[batch, a·b·…]`.
+    pub struct Flatten {
+        /// The first of them.
+        start_dim: i64 = 1,
+        /// The last of them.
+        end_dim: i64 = -1,
+    }
 }
 
 options! {
@@ -23,9 +28,21 @@ impl Layer for Flatten {
     }
 
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
-        let dims = cx.graph.shape(x).dims();
-        let shape = [dims[0], dims[1..].iter().product()];
-        Ok(cx.graph.reshape(x, shape)?)
+        let dims = cx.graph.shape(x).dims().to_vec();
+        if dims.len() == 1 {
+            return Ok(cx.graph.reshape(x, [dims[0], 1])?);
+        }
+        let (first, last) = (cx.axis(x, self.start_dim)?, cx.axis(x, self.end_dim)?);
+        if first > last {
+            return Err(LayerError(format!(
+                "`start_dim` {} lies after `end_dim` {}",
+                self.start_dim, self.end_dim
+            )));
+        }
+        let mut shape = dims[..first].to_vec();
+        shape.push(dims[first..=last].iter().product());
+        shape.extend(&dims[last + 1..]);
+        Ok(cx.graph.reshape(x, Shape::new(shape))?)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Layer norm over the last axis (Ba et al. 2016): y = x̂·γ + β with x̂ = (x − μ)·r and
-//! r = 1/√(σ² + ε), σ² the biased variance of the row.
+//! r = 1/√(σ² + ε), σ² the biased variance of the row. RMS norm (Zhang & Sennrich 2019) is the
+//! same with μ = 0 and σ² the mean square.
 //!
-//! Gradients: dx = r·(g − mean g − x̂·mean(g·x̂)) with g = dy·γ; dγ = Σ dy·x̂; dβ = Σ dy.
+//! Gradients: dx = r·(g − mean g − x̂·mean(g·x̂)) with g = dy·γ, without mean g in RMS norm;
+//! dγ = Σ dy·x̂; dβ = Σ dy.
 
 use std::sync::Arc;
 
@@ -15,16 +17,22 @@ use crate::ops::{
     Storage,
 };
 
-/// Operands x `[…, features]`, γ `[features]`, β `[features]`; results y, μ `[rows]`, r `[rows]`.
+/// Operands x `[…, features]`, γ and β, both `[features]`, or both constants of one element;
+/// results y, μ `[rows]`, r `[rows]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
     /// ε.
     pub eps: f32,
+    /// Whether the mean is taken away; RMS norm where not.
+    pub centred: bool,
 }
 
 /// Operands x, γ, μ, r, dy; result dx.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LayerNormGradInput;
+pub struct LayerNormGradInput {
+    /// As in [`LayerNorm`].
+    pub centred: bool,
+}
 
 /// Operands x, μ, r, dy; results dγ and dβ.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +41,15 @@ pub struct LayerNormGradParams;
 /// Rows that one workgroup, or one piece of CPU work, sums for dγ and dβ.
 const CHUNK: usize = 64;
 
+/// What is applied to the normalised rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Affine {
+    /// γ `[features]`; 1 where absent.
+    pub gamma: Option<ValueId>,
+    /// β `[features]`; 0 where absent.
+    pub beta: Option<ValueId>,
+}
+
 /// Adds a layer norm; gives y.
 ///
 /// # Errors
@@ -40,11 +57,19 @@ const CHUNK: usize = 64;
 pub fn layer_norm(
     graph: &mut Graph,
     x: ValueId,
-    gamma: ValueId,
-    beta: ValueId,
-    eps: f32,
+    affine: Affine,
+    op: LayerNorm,
 ) -> Result<ValueId, ShapeError> {
-    Ok(graph.apply(Arc::new(LayerNorm { eps }), &[x, gamma, beta])?[0])
+    let plain = affine == Affine::default();
+    let extent = if plain { 1 } else { graph.shape(x).last() };
+    let gamma = affine.gamma.unwrap_or_else(|| graph.constant(1.0, [extent]));
+    let beta = affine.beta.unwrap_or_else(|| graph.constant(0.0, [extent]));
+    Ok(graph.apply(Arc::new(op), &[x, gamma, beta])?[0])
+}
+
+/// Elements between those of γ for neighbouring columns: 0 where one element serves all.
+fn step(gamma: &TensorType, cols: usize) -> usize {
+    usize::from(gamma.shape.elements() == cols)
 }
 
 fn rows_cols(ty: &TensorType) -> (usize, usize) {
@@ -57,12 +82,13 @@ impl LayerNorm {
         let (x, gamma, beta) = (call.f(0), call.f(1), call.f(2));
         let (rows, cols) = rows_cols(call.in_types[0]);
         let eps = R::of(f64::from(self.eps));
+        let step = step(call.in_types[1], cols);
         let [y, mean, rstd] = call.outs else { unreachable!("three results") };
         let n = R::of(cols as f64);
         par_rows(mean, 1, rows_per_piece(cols), |first, out| {
             for (row, out) in out.iter_mut().enumerate() {
                 let at = (first + row) * cols;
-                *out = cpu::sum(&x[at..at + cols]) / n;
+                *out = if self.centred { cpu::sum(&x[at..at + cols]) / n } else { R::ZERO };
             }
         });
         let mean = &**mean;
@@ -80,8 +106,15 @@ impl LayerNorm {
             for (row, out) in out.chunks_exact_mut(cols).enumerate() {
                 let row = first + row;
                 let x = &x[row * cols..(row + 1) * cols];
+                let (mu, r) = (mean[row], rstd[row]);
+                if step == 0 {
+                    out.iter_mut()
+                        .zip(x)
+                        .for_each(|(o, v)| *o = (*v - mu) * r * gamma[0] + beta[0]);
+                    continue;
+                }
                 for (((o, v), g), b) in out.iter_mut().zip(x).zip(gamma).zip(beta) {
-                    *o = (*v - mean[row]) * rstd[row] * *g + *b;
+                    *o = (*v - mu) * r * *g + *b;
                 }
             }
         });
@@ -95,7 +128,8 @@ impl Op for LayerNorm {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let (rows, cols) = rows_cols(ins[0]);
-        if ins[1].shape.dims() != [cols] || ins[2].shape.dims() != [cols] {
+        let fits = |ty: &TensorType| ty.shape.dims() == [cols] || ty.shape.dims() == [1];
+        if !fits(ins[1]) || ins[1] != ins[2] {
             return Err(format!(
                 "weight {} and bias {} must be [{cols}]",
                 ins[1].shape, ins[2].shape
@@ -110,7 +144,11 @@ impl Op for LayerNorm {
         let (mean, rstd) = (call.outs[1], call.outs[2]);
         let mut grads = vec![Grad::Unneeded; 3];
         if call.needs[0] {
-            grads[0] = Grad::Flows(graph.op(LayerNormGradInput, &[x, gamma, mean, rstd, dy])?);
+            grads[0] =
+                Grad::Flows(graph.op(
+                    LayerNormGradInput { centred: self.centred },
+                    &[x, gamma, mean, rstd, dy],
+                )?);
         }
         if call.needs[1] || call.needs[2] {
             let outs = graph.apply(Arc::new(LayerNormGradParams), &[x, mean, rstd, dy])?;
@@ -141,7 +179,9 @@ impl Op for LayerNorm {
         vec![Launch {
             kernel: Kernel::file("layer_norm", "layer_norm")
                 .stored("x", call.ins[0])
-                .stored("y", call.outs[0]),
+                .stored("y", call.outs[0])
+                .with("CENTRED", u32::from(self.centred))
+                .with("STEP", step(call.ins[1], cols) as u32),
             dims,
             binds,
             grid: fold_groups(rows),
@@ -154,15 +194,17 @@ impl LayerNormGradInput {
         let (x, gamma, mean, rstd, dy) = (call.f(0), call.f(1), call.f(2), call.f(3), call.f(4));
         let (_, cols) = rows_cols(call.in_types[0]);
         let n = R::of(cols as f64);
+        let step = step(call.in_types[1], cols);
         par_rows(call.outs[0], cols, rows_per_piece(cols), |first, out| {
             for (row, out) in out.chunks_exact_mut(cols).enumerate() {
                 let row = first + row;
                 let (x, dy) = (&x[row * cols..(row + 1) * cols], &dy[row * cols..(row + 1) * cols]);
                 let (mu, r) = (mean[row], rstd[row]);
-                let g = fold_lanes(cols, |i| dy[i] * gamma[i]) / n;
-                let gx = fold_lanes(cols, |i| dy[i] * gamma[i] * ((x[i] - mu) * r)) / n;
+                let along = |i: usize| dy[i] * gamma[i * step];
+                let g = if self.centred { fold_lanes(cols, along) / n } else { R::ZERO };
+                let gx = fold_lanes(cols, |i| along(i) * ((x[i] - mu) * r)) / n;
                 for i in 0..cols {
-                    out[i] = r * (dy[i] * gamma[i] - g - (x[i] - mu) * r * gx);
+                    out[i] = r * (along(i) - g - (x[i] - mu) * r * gx);
                 }
             }
         });
@@ -204,7 +246,9 @@ impl Op for LayerNormGradInput {
             kernel: Kernel::file("layer_norm_grad_input", "grad_input")
                 .stored("x", call.ins[0])
                 .stored("dy", call.ins[4])
-                .stored("dx", call.outs[0]),
+                .stored("dx", call.outs[0])
+                .with("CENTRED", u32::from(self.centred))
+                .with("STEP", step(call.ins[1], cols) as u32),
             dims,
             binds,
             grid: fold_groups(rows),
@@ -294,19 +338,30 @@ impl Op for LayerNormGradParams {
 
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &'static str, dims: &[usize]| {
+    let shapes: [(&str, &[usize]); 5] = [
+        ("rows1_cols2", &[1, 2]),
+        ("rows3_cols7", &[3, 7]),
+        ("rows5_cols257", &[5, 257]),
+        ("rows2x3_cols16", &[2, 3, 16]),
+        ("rows131_cols65", &[131, 65]),
+    ];
+    let mut cases = Vec::new();
+    for (name, dims) in shapes {
         let cols = dims[dims.len() - 1];
         let f = |shape: Shape| (TensorType::f32(shape), Domain::Normal);
-        let ins = vec![f(Shape::new(dims)), f([cols].into()), f([cols].into())];
-        Case::graph(name, ins, |graph, ins| {
-            Ok(vec![layer_norm(graph, ins[0], ins[1], ins[2], 1e-3)?])
-        })
-    };
-    vec![
-        case("rows1_cols2", &[1, 2]),
-        case("rows3_cols7", &[3, 7]),
-        case("rows5_cols257", &[5, 257]),
-        case("rows2x3_cols16", &[2, 3, 16]),
-        case("rows131_cols65", &[131, 65]),
-    ]
+        for (prefix, centred) in [("", true), ("rms_", false)] {
+            let op = LayerNorm { eps: 1e-3, centred };
+            let (whole, plain) = (op.clone(), op);
+            let ins = vec![f(Shape::new(dims)), f([cols].into()), f([cols].into())];
+            cases.push(Case::graph(format!("{prefix}{name}"), ins.clone(), move |graph, ins| {
+                let affine = Affine { gamma: Some(ins[1]), beta: Some(ins[2]) };
+                Ok(vec![layer_norm(graph, ins[0], affine, whole.clone())?])
+            }));
+            let name = format!("{prefix}plain_{name}");
+            cases.push(Case::graph(name, ins[..1].to_vec(), move |graph, ins| {
+                Ok(vec![layer_norm(graph, ins[0], Affine::default(), plain.clone())?])
+            }));
+        }
+    }
+    cases
 }

@@ -19,6 +19,8 @@ pub mod launch;
 pub mod layer_norm;
 pub mod map;
 pub mod matmul;
+pub mod max;
+pub mod permute;
 pub mod philox;
 pub mod pool2d;
 pub mod real;
@@ -311,6 +313,8 @@ ops! {
     layer_norm,
     map,
     matmul,
+    max,
+    permute,
     pool2d,
     reduce,
     sgd,

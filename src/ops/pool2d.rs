@@ -1,7 +1,7 @@
 //! Pooling over windows of images and its gradients. Gradients gather: each input pixel looks at
 //! the windows that hold it, so no element is written twice.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
@@ -10,26 +10,37 @@ use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
 };
 
+/// The windows that an image is cut into.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Windows {
+    /// Of one size, at even steps.
+    Strided {
+        /// Rows and columns of a window.
+        kernel: [usize; 2],
+        /// Step between windows.
+        stride: [usize; 2],
+        /// Rows and columns of padding on each side, at most half a window.
+        padding: [usize; 2],
+        /// Whether a last window may reach beyond the padded image.
+        ceil_mode: bool,
+    },
+    /// This many rows and columns of them: window o of n over a side of s goes from ⌊o·s/n⌋ up to
+    /// ⌈(o + 1)·s/n⌉.
+    Adaptive([usize; 2]),
+}
+
 /// The largest element of each window of x `[batch, channels, height, width]`; padding never wins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaxPool2d {
-    /// Rows and columns of the window.
-    pub kernel: [usize; 2],
-    /// Step between windows.
-    pub stride: [usize; 2],
-    /// Rows and columns of padding on each side, at most half a window.
-    pub padding: [usize; 2],
+    /// The windows.
+    pub windows: Windows,
 }
 
 /// The mean of each window of x `[batch, channels, height, width]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AvgPool2d {
-    /// Rows and columns of the window.
-    pub kernel: [usize; 2],
-    /// Step between windows.
-    pub stride: [usize; 2],
-    /// Rows and columns of zeros on each side, at most half a window.
-    pub padding: [usize; 2],
+    /// The windows.
+    pub windows: Windows,
     /// Whether the divisor counts padding.
     pub count_include_pad: bool,
 }
@@ -45,28 +56,58 @@ pub struct AvgPool2dGrad(AvgPool2d, [usize; 2]);
 /// One image's geometry.
 #[derive(Clone, Copy)]
 struct Plane {
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
+    windows: Windows,
     input: [usize; 2],
     output: [usize; 2],
 }
 
 impl Plane {
+    fn new(windows: Windows, x: &TensorType, y: &TensorType) -> Self {
+        let size = |ty: &TensorType| [ty.shape.dims()[2], ty.shape.dims()[3]];
+        Plane { windows, input: size(x), output: size(y) }
+    }
+
     /// Input rows (axis 0) or columns (axis 1) of window `o`.
-    fn window(&self, axis: usize, o: usize) -> std::ops::Range<usize> {
-        let start = o * self.stride[axis];
-        let first = start.saturating_sub(self.padding[axis]);
-        let last =
-            (start + self.kernel[axis]).saturating_sub(self.padding[axis]).min(self.input[axis]);
-        first..last
+    fn window(&self, axis: usize, o: usize) -> Range<usize> {
+        let (size, count) = (self.input[axis], self.output[axis]);
+        match self.windows {
+            Windows::Strided { kernel, stride, padding, .. } => {
+                let (start, pad) = (o * stride[axis], padding[axis]);
+                start.saturating_sub(pad)..(start + kernel[axis]).saturating_sub(pad).min(size)
+            }
+            Windows::Adaptive(_) => o * size / count..((o + 1) * size).div_ceil(count),
+        }
     }
 
     /// Windows that hold input row or column `i`.
-    fn holders(&self, axis: usize, i: usize) -> std::ops::Range<usize> {
-        let padded = i + self.padding[axis];
-        let first = (padded + 1).saturating_sub(self.kernel[axis]).div_ceil(self.stride[axis]);
-        first..(padded / self.stride[axis] + 1).min(self.output[axis])
+    fn holders(&self, axis: usize, i: usize) -> Range<usize> {
+        let (size, count) = (self.input[axis], self.output[axis]);
+        match self.windows {
+            Windows::Strided { kernel, stride, padding, .. } => {
+                let (padded, stride) = (i + padding[axis], stride[axis]);
+                let first = (padded + 1).saturating_sub(kernel[axis]).div_ceil(stride);
+                first..(padded / stride + 1).min(count)
+            }
+            Windows::Adaptive(_) => i * count / size..((i + 1) * count).div_ceil(size).min(count),
+        }
+    }
+
+    /// Rows or columns of window `o`, those of padding counted.
+    fn padded(&self, axis: usize, o: usize) -> usize {
+        match self.windows {
+            Windows::Strided { kernel, stride, padding, .. } => {
+                kernel[axis].min(self.input[axis] + 2 * padding[axis] - o * stride[axis])
+            }
+            Windows::Adaptive(_) => self.window(axis, o).len(),
+        }
+    }
+
+    /// Elements of the largest window.
+    fn area(&self) -> usize {
+        match self.windows {
+            Windows::Strided { kernel, .. } => kernel[0] * kernel[1],
+            Windows::Adaptive(n) => self.input[0].div_ceil(n[0]) * self.input[1].div_ceil(n[1]),
+        }
     }
 
     /// Index of the first largest element of window `(oy, ox)`.
@@ -84,48 +125,50 @@ impl Plane {
         best.unwrap_or(0)
     }
 
-    fn dims(&self, planes: usize, count_include_pad: bool) -> Vec<u32> {
-        let words = [
-            planes,
-            self.input[0],
-            self.input[1],
-            self.output[0],
-            self.output[1],
-            self.kernel[0],
-            self.kernel[1],
-            self.stride[0],
-            self.stride[1],
-            self.padding[0],
-            self.padding[1],
-            usize::from(count_include_pad),
-        ];
-        words.iter().map(|w| *w as u32).collect()
+    /// The launch of a kernel over `threads` elements.
+    fn launch(
+        &self,
+        kernel: Kernel,
+        count_include_pad: bool,
+        binds: Vec<Bind>,
+        x: &TensorType,
+        out: &TensorType,
+    ) -> Vec<Launch> {
+        let (size, stride, padding) = match self.windows {
+            Windows::Strided { kernel, stride, padding, .. } => (kernel, stride, padding),
+            Windows::Adaptive(_) => ([1, 1], [1, 1], [0, 0]),
+        };
+        let mut words = vec![planes(x)];
+        for pair in [self.input, self.output, size, stride, padding] {
+            words.extend(pair);
+        }
+        words.push(usize::from(count_include_pad));
+        let dims = words.iter().map(|w| *w as u32).collect();
+        let adaptive = u32::from(matches!(self.windows, Windows::Adaptive(_)));
+        let kernel = kernel.with("ADAPTIVE", adaptive).stored("out", out);
+        vec![Launch::flat(kernel, dims, binds, out.shape.elements(), 256)]
     }
 }
 
-fn plane(
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
-    x: &Shape,
-    y: &Shape,
-) -> Plane {
-    let size = |s: &Shape| [s.dims()[2], s.dims()[3]];
-    Plane { kernel, stride, padding, input: size(x), output: size(y) }
-}
-
-fn infer(
-    kernel: [usize; 2],
-    stride: [usize; 2],
-    padding: [usize; 2],
-    x: &TensorType,
-) -> Result<Vec<TensorType>, String> {
+fn infer(windows: Windows, x: &TensorType) -> Result<Vec<TensorType>, String> {
     let d = x.shape.dims();
     if d.len() != 4 {
         return Err(format!("expected [batch, channels, height, width], got {}", x.shape));
     }
+    let (kernel, stride, padding, ceil_mode) = match windows {
+        Windows::Adaptive([rows, cols]) => {
+            return Ok(vec![TensorType::f32([d[0], d[1], rows, cols])]);
+        }
+        Windows::Strided { kernel, stride, padding, ceil_mode } => {
+            (kernel, stride, padding, ceil_mode)
+        }
+    };
     let axis = |a: usize| {
-        (d[2 + a] + 2 * padding[a]).checked_sub(kernel[a]).map(|rest| rest / stride[a] + 1)
+        let rest = (d[2 + a] + 2 * padding[a]).checked_sub(kernel[a])?;
+        let whole = rest / stride[a] + 1;
+        // One more that begins inside of the image or before it.
+        let more = ceil_mode && rest % stride[a] != 0 && whole * stride[a] < d[2 + a] + padding[a];
+        Some(whole + usize::from(more))
     };
     match (axis(0), axis(1)) {
         (Some(rows), Some(cols)) => Ok(vec![TensorType::f32([d[0], d[1], rows, cols])]),
@@ -142,11 +185,6 @@ fn infer(
 /// Planes of a `[batch, channels, height, width]` tensor.
 fn planes(ty: &TensorType) -> usize {
     ty.shape.dims()[0] * ty.shape.dims()[1]
-}
-
-fn flat(kernel: Kernel, dims: Vec<u32>, binds: Vec<Bind>, out: &TensorType) -> Vec<Launch> {
-    let kernel = kernel.stored("out", out);
-    vec![Launch::flat(kernel, dims, binds, out.shape.elements(), 256)]
 }
 
 /// Planes that one piece of CPU work takes.
@@ -169,12 +207,8 @@ fn each_plane<R: Real>(
 }
 
 impl MaxPool2d {
-    fn plane(&self, x: &TensorType, y: &TensorType) -> Plane {
-        plane(self.kernel, self.stride, self.padding, &x.shape, &y.shape)
-    }
-
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        let p = self.plane(call.in_types[0], call.out_types[0]);
+        let p = Plane::new(self.windows, call.in_types[0], call.out_types[0]);
         let (ins, outs) = (p.input[0] * p.input[1], p.output[0] * p.output[1]);
         each_plane(call.f(0), ins, call.outs[0], outs, |_, x, y| {
             for (at, out) in y.iter_mut().enumerate() {
@@ -190,7 +224,7 @@ impl Op for MaxPool2d {
     }
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
-        infer(self.kernel, self.stride, self.padding, ins[0])
+        infer(self.windows, ins[0])
     }
 
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
@@ -198,8 +232,8 @@ impl Op for MaxPool2d {
         Ok(vec![Grad::Flows(graph.op(op, &[call.ins[0], call.d_out()])?)])
     }
 
-    fn flops(&self, _ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
-        (outs[0].shape.elements() * self.kernel[0] * self.kernel[1]) as u64
+    fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
+        (outs[0].shape.elements() * Plane::new(self.windows, ins[0], outs[0]).area()) as u64
     }
 
     cpu_by_eval!();
@@ -209,15 +243,16 @@ impl Op for MaxPool2d {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        let dims = self.plane(call.ins[0], call.outs[0]).dims(planes(call.ins[0]), false);
-        let kernel = Kernel::file("max_pool2d", "max_pool").stored("x", call.ins[0]);
-        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
+        let [x, y] = [call.ins[0], call.outs[0]];
+        let binds = vec![Bind::In(0), Bind::Out(0)];
+        let kernel = Kernel::file("max_pool2d", "max_pool").stored("x", x);
+        Plane::new(self.windows, x, y).launch(kernel, false, binds, x, y)
     }
 }
 
 impl MaxPool2dGrad {
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        let p = self.0.plane(call.in_types[0], call.in_types[1]);
+        let p = Plane::new(self.0.windows, call.in_types[0], call.in_types[1]);
         let (ins, outs) = (p.input[0] * p.input[1], p.output[0] * p.output[1]);
         let dy = call.f(1);
         each_plane(call.f(0), ins, call.outs[0], ins, |plane, x, dx| {
@@ -243,7 +278,7 @@ impl Op for MaxPool2dGrad {
     }
 
     fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
-        (ins[1].shape.elements() * self.0.kernel[0] * self.0.kernel[1]) as u64
+        (ins[1].shape.elements() * Plane::new(self.0.windows, ins[0], ins[1]).area()) as u64
     }
 
     cpu_by_eval!();
@@ -253,30 +288,26 @@ impl Op for MaxPool2dGrad {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        let dims = self.0.plane(call.ins[0], call.ins[1]).dims(planes(call.ins[0]), false);
-        let kernel = Kernel::file("max_pool2d", "max_pool_grad")
-            .stored("x", call.ins[0])
-            .stored("dy", call.ins[1]);
-        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0), Bind::In(1)], call.outs[0])
+        let [x, dy] = [call.ins[0], call.ins[1]];
+        let binds = vec![Bind::In(0), Bind::Out(0), Bind::In(1)];
+        let plane = Plane::new(self.0.windows, x, dy);
+        let kernel = Kernel::file("max_pool2d", "max_pool_grad").stored("x", x).stored("dy", dy);
+        plane.launch(kernel, false, binds, x, call.outs[0])
     }
 }
 
 impl AvgPool2d {
-    fn plane(&self, x: &Shape, y: &Shape) -> Plane {
-        plane(self.kernel, self.stride, self.padding, x, y)
-    }
-
     /// What the window `(oy, ox)` is divided by.
     fn divisor(&self, p: &Plane, oy: usize, ox: usize) -> usize {
         if self.count_include_pad {
-            self.kernel[0] * self.kernel[1]
+            p.padded(0, oy) * p.padded(1, ox)
         } else {
             p.window(0, oy).len() * p.window(1, ox).len()
         }
     }
 
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        let p = self.plane(&call.in_types[0].shape, &call.out_types[0].shape);
+        let p = Plane::new(self.windows, call.in_types[0], call.out_types[0]);
         let (ins, outs) = (p.input[0] * p.input[1], p.output[0] * p.output[1]);
         each_plane(call.f(0), ins, call.outs[0], outs, |_, x, y| {
             for (at, out) in y.iter_mut().enumerate() {
@@ -299,7 +330,7 @@ impl Op for AvgPool2d {
     }
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
-        infer(self.kernel, self.stride, self.padding, ins[0])
+        infer(self.windows, ins[0])
     }
 
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
@@ -308,8 +339,8 @@ impl Op for AvgPool2d {
         Ok(vec![Grad::Flows(graph.op(op, &[call.d_out()])?)])
     }
 
-    fn flops(&self, _ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
-        (outs[0].shape.elements() * self.kernel[0] * self.kernel[1]) as u64
+    fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
+        (outs[0].shape.elements() * Plane::new(self.windows, ins[0], outs[0]).area()) as u64
     }
 
     cpu_by_eval!();
@@ -319,16 +350,17 @@ impl Op for AvgPool2d {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        let p = self.plane(&call.ins[0].shape, &call.outs[0].shape);
-        let dims = p.dims(planes(call.ins[0]), self.count_include_pad);
-        let kernel = Kernel::file("avg_pool2d", "avg_pool").stored("input", call.ins[0]);
-        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
+        let [x, y] = [call.ins[0], call.outs[0]];
+        let binds = vec![Bind::In(0), Bind::Out(0)];
+        let plane = Plane::new(self.windows, x, y);
+        let kernel = Kernel::file("avg_pool2d", "avg_pool").stored("input", x);
+        plane.launch(kernel, self.count_include_pad, binds, x, y)
     }
 }
 
 impl AvgPool2dGrad {
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        let p = self.0.plane(&call.out_types[0].shape, &call.in_types[0].shape);
+        let p = Plane::new(self.0.windows, call.out_types[0], call.in_types[0]);
         let (ins, outs) = (p.input[0] * p.input[1], p.output[0] * p.output[1]);
         each_plane(call.f(0), outs, call.outs[0], ins, |_, dy, dx| {
             for (at, out) in dx.iter_mut().enumerate() {
@@ -359,8 +391,8 @@ impl Op for AvgPool2dGrad {
         Ok(vec![Grad::Stops("second derivatives are not built")])
     }
 
-    fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
-        (ins[0].shape.elements() * self.0.kernel[0] * self.0.kernel[1]) as u64
+    fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
+        (ins[0].shape.elements() * Plane::new(self.0.windows, outs[0], ins[0]).area()) as u64
     }
 
     cpu_by_eval!();
@@ -370,34 +402,42 @@ impl Op for AvgPool2dGrad {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        let p = self.0.plane(&call.outs[0].shape, &call.ins[0].shape);
-        let dims = p.dims(planes(call.ins[0]), self.0.count_include_pad);
-        let kernel = Kernel::file("avg_pool2d", "avg_pool_grad").stored("input", call.ins[0]);
-        flat(kernel, dims, vec![Bind::In(0), Bind::Out(0)], call.outs[0])
+        let [dx, dy] = [call.outs[0], call.ins[0]];
+        let binds = vec![Bind::In(0), Bind::Out(0)];
+        let plane = Plane::new(self.0.windows, dx, dy);
+        let kernel = Kernel::file("avg_pool2d", "avg_pool_grad").stored("input", dy);
+        plane.launch(kernel, self.0.count_include_pad, binds, dx, dx)
     }
 }
 
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
-    let geometries: [(&str, [usize; 4], [usize; 2], [usize; 2], [usize; 2]); 5] = [
-        ("one", [1, 1, 1, 1], [1, 1], [1, 1], [0, 0]),
-        ("halves", [2, 3, 6, 8], [2, 2], [2, 2], [0, 0]),
-        ("overlapping", [2, 2, 7, 7], [3, 3], [2, 2], [1, 1]),
-        ("mixed", [1, 3, 9, 7], [3, 2], [2, 1], [1, 0]),
-        ("gaps", [1, 5, 11, 13], [2, 2], [3, 4], [0, 0]),
+    let strided =
+        |kernel, stride, padding| Windows::Strided { kernel, stride, padding, ceil_mode: false };
+    let ceiling =
+        |kernel, stride, padding| Windows::Strided { kernel, stride, padding, ceil_mode: true };
+    let geometries: [(&str, [usize; 4], Windows); 12] = [
+        ("one", [1, 1, 1, 1], strided([1, 1], [1, 1], [0, 0])),
+        ("halves", [2, 3, 6, 8], strided([2, 2], [2, 2], [0, 0])),
+        ("overlapping", [2, 2, 7, 7], strided([3, 3], [2, 2], [1, 1])),
+        ("mixed", [1, 3, 9, 7], strided([3, 2], [2, 1], [1, 0])),
+        ("gaps", [1, 5, 11, 13], strided([2, 2], [3, 4], [0, 0])),
+        ("row", [2, 3, 1, 13], strided([1, 3], [1, 2], [0, 1])),
+        ("ceil", [2, 3, 7, 8], ceiling([2, 3], [2, 2], [0, 1])),
+        ("ceil_beyond", [1, 2, 5, 6], ceiling([3, 2], [3, 3], [1, 1])),
+        ("adaptive_one", [2, 3, 5, 7], Windows::Adaptive([1, 1])),
+        ("adaptive", [2, 3, 11, 7], Windows::Adaptive([4, 3])),
+        ("adaptive_same", [1, 2, 5, 3], Windows::Adaptive([5, 3])),
+        ("adaptive_more", [1, 2, 3, 5], Windows::Adaptive([7, 8])),
     ];
     let mut cases = Vec::new();
-    for (name, x, kernel, stride, padding) in geometries {
-        let max: Arc<dyn Op> = Arc::new(MaxPool2d { kernel, stride, padding });
+    for (name, x, windows) in geometries {
         let ins = |domain| vec![(TensorType::f32(Shape::new(x)), domain)];
-        cases.push(Case::graph(format!("max_{name}"), ins(Domain::Distinct), move |g, v| {
-            g.apply(max.clone(), v)
-        }));
+        cases.push(Case::op(format!("max_{name}"), MaxPool2d { windows }, ins(Domain::Distinct)));
         for count_include_pad in [true, false] {
-            let avg: Arc<dyn Op> =
-                Arc::new(AvgPool2d { kernel, stride, padding, count_include_pad });
             let name = format!("avg_{name}_{count_include_pad}");
-            cases.push(Case::graph(name, ins(Domain::Normal), move |g, v| g.apply(avg.clone(), v)));
+            let avg = AvgPool2d { windows, count_include_pad };
+            cases.push(Case::op(name, avg, ins(Domain::Normal)));
         }
     }
     cases

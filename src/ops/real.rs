@@ -38,8 +38,12 @@ pub trait Real:
     fn sqrt(self) -> Self;
     /// eˣ.
     fn exp(self) -> Self;
+    /// eˣ − 1.
+    fn exp_m1(self) -> Self;
     /// Natural logarithm.
     fn ln(self) -> Self;
+    /// ln(1 + x).
+    fn ln_1p(self) -> Self;
     /// Hyperbolic tangent.
     fn tanh(self) -> Self;
     /// The error function.
@@ -58,7 +62,7 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($t:ty, $run:ident, $exp:expr, $tanh:expr, $erf:expr) => {
+    ($t:ty, $run:ident, $exp:expr, $expm1:expr, $tanh:expr, $erf:expr) => {
         impl Real for $t {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -80,8 +84,16 @@ macro_rules! real {
                 $exp(self)
             }
             #[inline(always)]
+            fn exp_m1(self) -> Self {
+                $expm1(self)
+            }
+            #[inline(always)]
             fn ln(self) -> Self {
                 <$t>::ln(self)
+            }
+            #[inline(always)]
+            fn ln_1p(self) -> Self {
+                <$t>::ln_1p(self)
             }
             #[inline(always)]
             fn tanh(self) -> Self {
@@ -113,8 +125,8 @@ macro_rules! real {
     };
 }
 
-real!(f32, cpu_f32, exp_f32, tanh_f32, erf_f32);
-real!(f64, cpu_f64, f64::exp, f64::tanh, erf_f64);
+real!(f32, cpu_f32, exp_f32, expm1_f32, tanh_f32, erf_f32);
+real!(f64, cpu_f64, f64::exp, f64::exp_m1, f64::tanh, erf_f64);
 
 /// eˣ for `f32`, without branches so that loops over it become SIMD: x = n·ln 2 + r with
 /// |r| ≤ ln 2 / 2, a degree-6 polynomial for eʳ, and 2ⁿ by its exponent bits. Within 2 units in
@@ -146,6 +158,16 @@ pub fn exp_f32(x: f32) -> f32 {
 #[inline(always)]
 fn pow2(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23) as u32)
+}
+
+/// eˣ − 1 for `f32`, without branches: the Taylor series up to x⁸ where |x| < 0.5 (no
+/// cancellation), and eˣ − 1 elsewhere. kernels/lib/math.wgsl has its twin.
+#[inline(always)]
+pub fn expm1_f32(x: f32) -> f32 {
+    const NEAR: [f32; 7] =
+        [1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5];
+    let near = x + x * x * NEAR.iter().fold(0.0, |p, c| p * x + c);
+    if x.abs() < 0.5 { near } else { exp_f32(x) - 1.0 }
 }
 
 /// tanh for `f32`: an odd polynomial where |x| < 0.625 (no cancellation), and

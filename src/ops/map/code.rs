@@ -15,8 +15,12 @@ pub enum Unary {
     Neg,
     /// eˣ
     Exp,
+    /// eˣ − 1, accurate near 0.
+    Expm1,
     /// ln x
     Log,
+    /// ln(1 + x), accurate near 0.
+    Log1p,
     /// √x
     Sqrt,
     /// 1/x
@@ -306,7 +310,12 @@ impl Code {
         let slope = match f {
             Unary::Neg => return self.unary(Unary::Neg, d),
             Unary::Exp => y,
+            Unary::Expm1 => self.add(y, one),
             Unary::Log => self.unary(Unary::Recip, a),
+            Unary::Log1p => {
+                let shifted = self.add(a, one);
+                self.unary(Unary::Recip, shifted)
+            }
             Unary::Sqrt => {
                 let half = self.constant(0.5);
                 self.binary(Binary::Div, half, y)

@@ -95,7 +95,9 @@ fn unary<R: Real>(f: Unary, a: &[R; BLOCK], out: &mut [R; BLOCK]) {
     match f {
         Unary::Neg => each(a, out, |x| -x),
         Unary::Exp => each(a, out, |x| x.exp()),
+        Unary::Expm1 => each(a, out, |x| x.exp_m1()),
         Unary::Log => each(a, out, |x| x.ln()),
+        Unary::Log1p => each(a, out, |x| x.ln_1p()),
         Unary::Sqrt => each(a, out, |x| x.sqrt()),
         Unary::Recip => each(a, out, |x| R::ONE / x),
         Unary::Tanh => each(a, out, |x| x.tanh()),

@@ -201,7 +201,11 @@ pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = [
         ("neg", Unary::Neg, Domain::Normal),
         ("exp", Unary::Exp, Domain::Normal),
+        ("expm1", Unary::Expm1, Domain::Normal),
+        ("expm1_near", Unary::Expm1, Domain::Uniform(-1e-3, 1e-3)),
         ("log", Unary::Log, Domain::Uniform(0.1, 4.0)),
+        ("log1p", Unary::Log1p, Domain::Uniform(-0.9, 4.0)),
+        ("log1p_near", Unary::Log1p, Domain::Uniform(-1e-3, 1e-3)),
         ("sqrt", Unary::Sqrt, Domain::Uniform(0.1, 4.0)),
         ("recip", Unary::Recip, Domain::AwayFromZero),
         ("tanh", Unary::Tanh, Domain::Normal),
@@ -254,6 +258,7 @@ pub fn cases() -> Vec<Case> {
         ("sigmoid", Unary::Sigmoid),
         ("erf", Unary::Erf),
         ("exp", Unary::Exp),
+        ("expm1", Unary::Expm1),
         ("abs", Unary::Abs),
     ] {
         let code = Code::of(|code| {
@@ -282,6 +287,16 @@ pub fn cases() -> Vec<Case> {
         &[9, 101],
         vec![(TensorType::f32([9, 101]), Domain::Normal)],
     ));
+    // One draw for a whole channel: fusion must not draw for each element.
+    let images = vec![(TensorType::f32([3, 7, 5, 2]), Domain::Normal)];
+    cases.push(Case::graph("random_channels", images, |graph, ins| {
+        let code = Code::of(|code| {
+            let (draw, rate) = (code.push(Instr::Random(9)), code.constant(0.4));
+            code.greater(draw, rate)
+        });
+        let mask = apply(graph, code, &[], [3, 7, 1, 1])?;
+        Ok(vec![mul(graph, ins[0], mask)?])
+    }));
     cases
 }
 

@@ -170,7 +170,9 @@ pub fn plain_epilogue(out: &TensorType, first: usize) -> String {
 fn uses(code: &Code) -> String {
     let mut text = String::new();
     let calls = |instr: &Instr| match instr {
-        Instr::Unary(f, _) => matches!(f, Unary::Tanh | Unary::Erf | Unary::Sigmoid),
+        Instr::Unary(f, _) => {
+            matches!(f, Unary::Tanh | Unary::Erf | Unary::Sigmoid | Unary::Expm1 | Unary::Log1p)
+        }
         Instr::Binary(f, _, _) => matches!(f, Binary::Max | Binary::Min),
         _ => false,
     };
@@ -239,7 +241,9 @@ fn unary(f: Unary, a: Reg) -> String {
     match f {
         Unary::Neg => format!("-r{a}"),
         Unary::Exp => format!("exp(r{a})"),
+        Unary::Expm1 => format!("safe_expm1(r{a})"),
         Unary::Log => format!("log(r{a})"),
+        Unary::Log1p => format!("safe_log1p(r{a})"),
         Unary::Sqrt => format!("sqrt(r{a})"),
         Unary::Recip => format!("1.0 / r{a}"),
         Unary::Tanh => format!("safe_tanh(r{a})"),
