@@ -30,6 +30,7 @@ files! {
     "canary",
     "concat",
     "conv2d",
+    "conv2d_depthwise",
     "conv2d_grad_input",
     "conv2d_grad_weight",
     "cross_entropy",
@@ -62,11 +63,14 @@ files! {
     "matmul",
     "matmul_finish",
     "max_pool2d",
+    "pad",
     "reduce",
+    "resize",
     "sgd",
     "sgd_momentum",
     "softmax",
     "stats",
+    "unfold",
     "update_running",
 }
 

@@ -6,7 +6,14 @@
 mod activation;
 mod attention;
 mod batch_norm;
+mod bilinear;
+mod class_token;
+mod conv1d;
 mod conv2d;
+mod conv3d;
+mod conv_transpose1d;
+mod conv_transpose2d;
+mod convolution;
 mod cx;
 mod dropout;
 mod embedding;
@@ -17,10 +24,15 @@ mod layer_norm;
 mod linear;
 mod loss;
 mod model;
+mod pad;
+mod patch_embedding;
+mod pixel_shuffle;
 mod pool;
 mod shape;
+mod upsample;
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 use crate::config::decode::{Cx, Decode};
 use crate::config::node::Node;
@@ -41,6 +53,11 @@ pub trait Layer: Debug + Send + Sync {
     /// # Errors
     /// When an input does not fit; the message says what was expected and found.
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError>;
+
+    /// How many inputs it takes; those after the first are [`LayerCx::others`].
+    fn inputs(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
 
     /// Whether it may declare parameters: a layer that does not needs no name for its path.
     fn has_parameters(&self) -> bool {
@@ -71,7 +88,17 @@ macro_rules! layers {
 
 layers! {
     "linear" => linear::Linear,
+    "bilinear" => bilinear::Bilinear,
+    "conv1d" => conv1d::Conv1d,
     "conv2d" => conv2d::Conv2d,
+    "conv3d" => conv3d::Conv3d,
+    "conv_transpose1d" => conv_transpose1d::ConvTranspose1d,
+    "conv_transpose2d" => conv_transpose2d::ConvTranspose2d,
+    "pad" => pad::Pad,
+    "crop" => pad::Crop,
+    "upsample" => upsample::Upsample,
+    "pixel_shuffle" => pixel_shuffle::PixelShuffle,
+    "pixel_unshuffle" => pixel_shuffle::PixelUnshuffle,
     "max_pool2d" => pool::MaxPool2d,
     "avg_pool2d" => pool::AvgPool2d,
     "global_avg_pool" => pool::GlobalAvgPool,
@@ -85,6 +112,8 @@ layers! {
     "softmax" => activation::Softmax,
     "dropout" => dropout::Dropout,
     "embedding" => embedding::Embedding,
+    "patch_embedding" => patch_embedding::PatchEmbedding,
+    "class_token" => class_token::ClassToken,
     "positional_embedding" => embedding::PositionalEmbedding,
     "multi_head_attention" => attention::MultiHeadAttention,
     "flatten" => shape::Flatten,

@@ -19,14 +19,17 @@ pub mod launch;
 pub mod layer_norm;
 pub mod map;
 pub mod matmul;
+pub mod pad;
 pub mod philox;
 pub mod pool2d;
 pub mod real;
 pub mod reduce;
+pub mod resize;
 pub mod sgd;
 pub mod softmax;
 pub mod stats;
 pub mod tile;
+pub mod unfold;
 pub mod update;
 
 use std::fmt::Debug;
@@ -311,9 +314,12 @@ ops! {
     layer_norm,
     map,
     matmul,
+    pad,
     pool2d,
     reduce,
+    resize,
     sgd,
     softmax,
     stats,
+    unfold,
 }
