@@ -1,6 +1,5 @@
-// Copies between rows of different lengths: joining, cutting and padding along an axis.
-//   copy: out[r, to + j]  = input[r, from + j]            for j < len; one thread an element copied
-//   pad:  out[r, j]       = input[r, j − to] or 0 outside; one thread an element of out
+// Copies between rows of different lengths, for joining and cutting along an axis:
+// out[r, to + j] = input[r, start + j] for j < len; one thread an element copied.
 // input [outer, in_row], out [outer, out_row].
 
 struct Dims {
@@ -28,19 +27,4 @@ fn copy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = i / dims.len;
     let j = i % dims.len;
     out[row * dims.out_row + dims.to + j] = out_t(f32(input[row * dims.in_row + dims.start + j]));
-}
-
-@compute @workgroup_size(256)
-fn pad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
-    let i = (group.y * groups.x + group.x) * 256u + local.x;
-    if (i >= dims.outer * dims.out_row) {
-        return;
-    }
-    let row = i / dims.out_row;
-    let j = i % dims.out_row;
-    var value = 0.0;
-    if (j >= dims.to && j < dims.to + dims.len) {
-        value = f32(input[row * dims.in_row + dims.start + j - dims.to]);
-    }
-    out[i] = out_t(value);
 }

@@ -7,6 +7,8 @@ struct Dims {
     rows: u32,
     width: u32,
     ids: u32,
+    // The row without gradient.
+    padding: u32,
 }
 
 alias dy_t = f32;
@@ -32,7 +34,7 @@ fn embedding_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgrou
         let place = first + local;
         hits[local] = 0u;
         if (place < dims.ids) {
-            hits[local] = select(0u, 1u, ids[place] == row);
+            hits[local] = select(0u, 1u, ids[place] == row && row != dims.padding);
         }
         workgroupBarrier();
         if (live) {

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 export WOOTZ_SOAK=1
-cargo test --release --test resume --test configs --test config_mutations
+cargo test --release --test resume --test configs --test config_mutations --test convolutions
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 

@@ -30,6 +30,7 @@ files! {
     "canary",
     "concat",
     "conv2d",
+    "conv2d_depthwise",
     "conv2d_grad_input",
     "conv2d_grad_weight",
     "cross_entropy",
@@ -64,11 +65,14 @@ files! {
     "max",
     "max_pool2d",
     "permute",
+    "pad",
     "reduce",
+    "resize",
     "sgd",
     "sgd_momentum",
     "softmax",
     "stats",
+    "unfold",
     "update_running",
 }
 

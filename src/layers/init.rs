@@ -12,6 +12,13 @@ pub struct Fans {
     pub fan_out: usize,
 }
 
+/// The fans of a weight whose first axis are outputs, the second inputs, and the others a kernel,
+/// as PyTorch counts them.
+pub fn fans_of(shape: &[usize]) -> Fans {
+    let area: usize = shape[2..].iter().product();
+    Fans { fan_in: shape[1] * area, fan_out: shape[0] * area }
+}
+
 options! {
     /// No options.
     pub struct Nothing {}

@@ -7,7 +7,14 @@ mod activation;
 mod adaptive_pool;
 mod attention;
 mod batch_norm;
+mod bilinear;
+mod class_token;
+mod conv1d;
 mod conv2d;
+mod conv3d;
+mod conv_transpose1d;
+mod conv_transpose2d;
+mod convolution;
 mod cx;
 mod dropout;
 mod embedding;
@@ -22,6 +29,9 @@ mod linear;
 mod loss;
 mod model;
 mod permute;
+mod pad;
+mod patch_embedding;
+mod pixel_shuffle;
 mod pool;
 mod reduce;
 mod scale;
@@ -29,8 +39,10 @@ mod shape;
 mod slice;
 mod squeeze_excite;
 mod template;
+mod upsample;
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 use crate::config::decode::{Cx, Decode};
 use crate::config::node::Node;
@@ -51,6 +63,11 @@ pub trait Layer: Debug + Send + Sync {
     /// # Errors
     /// When an input does not fit; the message says what was expected and found.
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError>;
+
+    /// How many inputs it takes; those after the first are [`LayerCx::others`].
+    fn inputs(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
 
     /// Whether it may declare parameters: a layer that does not needs no name for its path.
     fn has_parameters(&self) -> bool {
@@ -81,8 +98,18 @@ macro_rules! layers {
 
 layers! {
     "linear" => linear::Linear,
+    "bilinear" => bilinear::Bilinear,
+    "conv1d" => conv1d::Conv1d,
     "conv2d" => conv2d::Conv2d,
     "max_pool1d" => pool::MaxPool1d,
+    "conv3d" => conv3d::Conv3d,
+    "conv_transpose1d" => conv_transpose1d::ConvTranspose1d,
+    "conv_transpose2d" => conv_transpose2d::ConvTranspose2d,
+    "pad" => pad::Pad,
+    "crop" => pad::Crop,
+    "upsample" => upsample::Upsample,
+    "pixel_shuffle" => pixel_shuffle::PixelShuffle,
+    "pixel_unshuffle" => pixel_shuffle::PixelUnshuffle,
     "max_pool2d" => pool::MaxPool2d,
     "avg_pool1d" => pool::AvgPool1d,
     "avg_pool2d" => pool::AvgPool2d,
@@ -125,6 +152,8 @@ layers! {
     "dropout2d" => dropout::Dropout2d,
     "stochastic_depth" => dropout::StochasticDepth,
     "embedding" => embedding::Embedding,
+    "patch_embedding" => patch_embedding::PatchEmbedding,
+    "class_token" => class_token::ClassToken,
     "positional_embedding" => embedding::PositionalEmbedding,
     "multi_head_attention" => attention::MultiHeadAttention,
     "flatten" => shape::Flatten,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::conv2d::{Conv2d, Padding};
+use super::conv2d::Conv2d;
+use super::convolution::{Padding, PaddingMode};
 use super::cx::{Leaves, axis_of, batch_shape};
 use super::language::{Item, Kind, MOST_ITEMS, Merge, Shortcut};
 use super::{Layer, LayerCx, LayerError, Mode, Model, Registry, batch_norm};
@@ -248,15 +249,15 @@ impl Builder<'_> {
         if let Kind::Merge(merge, dim) = item.kind {
             return self.merge_layer(item, merge, dim, path, &sources);
         }
+        if let Kind::Layer(layer) = &item.kind {
+            return self.layer(item, &item.word, layer, path, sources, trainable);
+        }
         let [input] = <[Source; 1]>::try_from(sources).map_err(|_| {
             let note = "`add`, `multiply` and `concat` bring several layers together".to_owned();
             error(item, format!("`{}` takes one input", item.word), Some(note))
         })?;
         let value = match &item.kind {
-            Kind::Merge(..) => unreachable!("merged above"),
-            Kind::Layer(layer) => {
-                return self.layer(item, &item.word, layer, path, input, trainable);
-            }
+            Kind::Merge(..) | Kind::Layer(_) => unreachable!("built above"),
             Kind::Block(items) => return self.chain(items, path, input, trainable),
             Kind::Residual(items, shortcut) => {
                 self.residual(item, items, *shortcut, path, prefix, input, trainable)?
@@ -334,9 +335,22 @@ impl Builder<'_> {
         word: &str,
         layer: &Arc<dyn Layer>,
         path: &str,
-        input: Source,
+        inputs: Vec<Source>,
         trainable: bool,
     ) -> Result<Source, BuildError> {
+        if !layer.inputs().contains(&inputs.len()) {
+            let (message, note) = match layer.inputs().end() {
+                1 => (
+                    format!("`{word}` takes one input"),
+                    "`add`, `multiply` and `concat` bring several layers together",
+                ),
+                most => (
+                    format!("`{word}` takes {most} inputs, got {}", inputs.len()),
+                    "`from` names them: `from: [first, second]`",
+                ),
+            };
+            return Err(error(item, message, Some(note.to_owned())));
+        }
         if self.rows.len() >= MOST_ITEMS {
             return Err(error(item, format!("the model has more than {MOST_ITEMS} layers"), None));
         }
@@ -355,9 +369,11 @@ impl Builder<'_> {
             path: path.to_owned(),
             owner,
             trainable,
+            others: inputs[1..].iter().map(|input| input.value).collect(),
         };
-        let value = layer.build(&mut cx, input.value).map_err(|LayerError(message)| {
-            let note = format!("its input comes from {}", input.described());
+        let value = layer.build(&mut cx, inputs[0].value).map_err(|LayerError(message)| {
+            let from: Vec<String> = inputs.iter().map(Source::described).collect();
+            let note = format!("its input comes from {}", from.join(" and "));
             error(item, format!("`{word}`: {message}"), Some(note))
         })?;
         self.rows.push(Row {
@@ -472,11 +488,13 @@ impl Builder<'_> {
             out_channels: to.dims()[1],
             kernel_size: PerAxis([1, 1]),
             stride: PerAxis([rows, cols]),
-            padding: Padding::Explicit([0, 0]),
+            padding: Padding::NONE,
+            padding_mode: PaddingMode::Zeros,
             dilation: PerAxis([1, 1]),
             groups: 1,
             bias: false,
             init: None,
+            bias_init: None,
         };
         let layers: [(&str, Arc<dyn Layer>); 2] = [
             ("conv2d", Arc::new(conv)),
@@ -485,7 +503,7 @@ impl Builder<'_> {
         let mut at = input.clone();
         for (index, (word, layer)) in layers.iter().enumerate() {
             let path = join(&join(path, "downsample"), &index.to_string());
-            at = self.layer(item, word, layer, &path, at, trainable)?;
+            at = self.layer(item, word, layer, &path, vec![at], trainable)?;
         }
         Ok(at)
     }

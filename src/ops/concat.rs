@@ -2,6 +2,7 @@
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
+use crate::ops::pad::{Pad, PadMode};
 use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
 };
@@ -22,17 +23,6 @@ pub struct Slice {
     pub start: usize,
     /// Number of indices.
     pub len: usize,
-}
-
-/// Zeros around a tensor along `axis`: the gradient of [`Slice`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pad {
-    /// The axis.
-    pub axis: usize,
-    /// Zeros before.
-    pub start: usize,
-    /// Extent of the axis in the result.
-    pub total: usize,
 }
 
 /// Joins along `axis`.
@@ -201,7 +191,9 @@ impl Op for Slice {
 
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
         let total = graph.shape(call.ins[0]).dims()[self.axis];
-        let pad = Pad { axis: self.axis, start: self.start, total };
+        let after = total - self.start - self.len;
+        let mode = PadMode::Constant(0.0);
+        let pad = Pad { axis: self.axis, before: self.start, after, mode };
         Ok(vec![Grad::Flows(graph.op(pad, &[call.d_out()])?)])
     }
 
@@ -220,70 +212,6 @@ impl Op for Slice {
     }
 }
 
-impl Pad {
-    fn copy(&self, input: &TensorType) -> Copy {
-        let (outer, in_row) = rows(&input.shape, self.axis);
-        let step = in_row / input.shape.dims()[self.axis];
-        Copy {
-            outer,
-            in_row,
-            out_row: self.total * step,
-            from: 0,
-            to: self.start * step,
-            len: in_row,
-        }
-    }
-
-    fn eval<R: Real>(&self, call: Call<'_, R>) {
-        call.outs[0].fill(R::ZERO);
-        self.copy(call.in_types[0]).run(call.f(0), call.outs[0]);
-    }
-}
-
-impl Op for Pad {
-    fn name(&self) -> &'static str {
-        "pad"
-    }
-
-    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
-        let shape = &ins[0].shape;
-        if self.axis >= shape.rank() || self.start + shape.dims()[self.axis] > self.total {
-            return Err(format!("cannot pad axis {} of {shape} to {}", self.axis, self.total));
-        }
-        Ok(vec![with_axis(shape, self.axis, self.total)])
-    }
-
-    fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
-        let len = graph.shape(call.ins[0]).dims()[self.axis];
-        let slice = Slice { axis: self.axis, start: self.start, len };
-        Ok(vec![Grad::Flows(graph.op(slice, &[call.d_out()])?)])
-    }
-
-    fn flops(&self, _ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
-        0
-    }
-
-    cpu_by_eval!();
-
-    fn storage(&self, _port: Port) -> Storage {
-        Storage::Either
-    }
-
-    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        let copy = self.copy(call.ins[0]);
-        let dims = [copy.outer, copy.in_row, copy.out_row, copy.from, copy.to, copy.len];
-        let dims = dims.iter().map(|d| *d as u32).collect();
-        let threads = copy.outer * copy.out_row;
-        vec![Launch::flat(
-            moved("pad", call, 0),
-            dims,
-            vec![Bind::In(0), Bind::Out(0)],
-            threads,
-            256,
-        )]
-    }
-}
-
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
     let f = |dims: &[usize]| (TensorType::f32(Shape::new(dims)), Domain::Normal);
@@ -295,6 +223,5 @@ pub fn cases() -> Vec<Case> {
         Case::op("wide", Concat { axis: 1 }, vec![f(&[5, 257]), f(&[5, 300])]),
         Case::op("slice_middle", Slice { axis: 1, start: 2, len: 3 }, vec![f(&[3, 7, 2])]),
         Case::op("slice_all", Slice { axis: 0, start: 0, len: 5 }, vec![f(&[5])]),
-        Case::op("pad_middle", Pad { axis: 1, start: 2, total: 9 }, vec![f(&[3, 4, 2])]),
     ]
 }

@@ -12,13 +12,18 @@ use crate::ops::{
 /// Operands table `[rows, width]` and ids i32 of any shape; result `[ids…, width]`. An id outside
 /// of the table gives NaN.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Embedding;
+pub struct Embedding {
+    /// A row without gradient.
+    pub padding: Option<usize>,
+}
 
 /// Operands ids and the cotangent `[ids…, width]`; result `[rows, width]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddingGrad {
     /// Rows of the table.
     pub rows: usize,
+    /// A row whose gradient is zero.
+    pub padding: Option<usize>,
 }
 
 impl Embedding {
@@ -56,7 +61,8 @@ impl Op for Embedding {
 
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
         let rows = graph.shape(call.ins[0]).dims()[0];
-        let table = graph.op(EmbeddingGrad { rows }, &[call.ins[1], call.d_out()])?;
+        let table = graph
+            .op(EmbeddingGrad { rows, padding: self.padding }, &[call.ins[1], call.d_out()])?;
         Ok(vec![Grad::Flows(table), Grad::Stops("ids are integers")])
     }
 
@@ -94,7 +100,9 @@ impl EmbeddingGrad {
         let width = call.out_dims(0)[1];
         // Places of each id, in order: a counting sort.
         let mut starts = vec![0_usize; self.rows + 1];
-        let valid = |id: i32| usize::try_from(id).ok().filter(|id| *id < self.rows);
+        let valid = |id: i32| {
+            usize::try_from(id).ok().filter(|id| *id < self.rows && Some(*id) != self.padding)
+        };
         ids.iter().filter_map(|id| valid(*id)).for_each(|id| starts[id + 1] += 1);
         for row in 0..self.rows {
             starts[row + 1] += starts[row];
@@ -146,7 +154,9 @@ impl Op for EmbeddingGrad {
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let width = call.outs[0].shape.last();
         let ids = call.ins[0].shape.elements();
-        let dims = vec![self.rows as u32, width as u32, ids as u32];
+        // Past the table where there is no such row.
+        let padding = self.padding.unwrap_or(self.rows);
+        let dims = vec![self.rows as u32, width as u32, ids as u32, padding as u32];
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
         let grid = fold_groups(self.rows * width.div_ceil(64));
         vec![Launch {
@@ -165,7 +175,7 @@ pub fn cases() -> Vec<Case> {
             (TensorType::f32([rows, width]), Domain::Normal),
             (TensorType::i32(Shape::new(ids)), Domain::Index(rows as i32)),
         ];
-        Case::op(name, Embedding, ins)
+        Case::op(name, Embedding { padding: None }, ins)
     };
     vec![
         case("one", 1, 1, &[1]),

@@ -21,14 +21,17 @@ pub mod map;
 pub mod matmul;
 pub mod max;
 pub mod permute;
+pub mod pad;
 pub mod philox;
 pub mod pool2d;
 pub mod real;
 pub mod reduce;
+pub mod resize;
 pub mod sgd;
 pub mod softmax;
 pub mod stats;
 pub mod tile;
+pub mod unfold;
 pub mod update;
 
 use std::fmt::Debug;
@@ -315,9 +318,12 @@ ops! {
     matmul,
     max,
     permute,
+    pad,
     pool2d,
     reduce,
+    resize,
     sgd,
     softmax,
     stats,
+    unfold,
 }

@@ -1,5 +1,7 @@
 //! The flat order of parameters: where each lies in its page.
 
+use std::ops::Range;
+
 use super::{ALIGN, Page, Slot};
 use crate::graph::Shape;
 
@@ -25,6 +27,8 @@ pub enum Init {
         /// Standard deviation of the normal before truncation.
         std: f32,
     },
+    /// As another one, but zero at these elements.
+    ZerosWithin(Box<Init>, Range<usize>),
 }
 
 /// A parameter or state as the layers declare it.

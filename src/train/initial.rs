@@ -8,24 +8,29 @@ use crate::plan::Init;
 /// Draws `count` values.
 pub fn draw(init: &Init, name: &str, count: usize, seed: u64) -> Vec<f32> {
     let mut numbers = Stream::new(name, seed);
-    match *init {
-        Init::Constant(value) => vec![value; count],
+    match init {
+        Init::Constant(value) => vec![*value; count],
         Init::Uniform(bound) => {
-            (0..count).map(|_| (bound as f64 * (2.0 * numbers.uniform() - 1.0)) as f32).collect()
+            (0..count).map(|_| (*bound as f64 * (2.0 * numbers.uniform() - 1.0)) as f32).collect()
         }
         Init::Normal { mean, std } => {
-            (0..count).map(|_| (mean as f64 + std as f64 * numbers.normal()) as f32).collect()
+            (0..count).map(|_| (*mean as f64 + *std as f64 * numbers.normal()) as f32).collect()
         }
         Init::TruncNormal { mean, std } => (0..count)
             .map(|_| {
                 loop {
                     let z = numbers.normal();
                     if z.abs() <= 2.0 {
-                        break (mean as f64 + std as f64 * z) as f32;
+                        break (*mean as f64 + *std as f64 * z) as f32;
                     }
                 }
             })
             .collect(),
+        Init::ZerosWithin(init, zeros) => {
+            let mut values = draw(init, name, count, seed);
+            values[zeros.clone()].fill(0.0);
+            values
+        }
     }
 }
 
@@ -75,5 +80,19 @@ impl Stream {
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_within_change_no_other_value() {
+        let normal = Init::Normal { mean: 0.0, std: 1.0 };
+        let whole = draw(&normal, "l.weight", 12, 7);
+        let holed = draw(&Init::ZerosWithin(Box::new(normal), 4..8), "l.weight", 12, 7);
+        assert_eq!((&holed[..4], &holed[8..]), (&whole[..4], &whole[8..]));
+        assert_eq!(holed[4..8], [0.0; 4]);
     }
 }

@@ -199,5 +199,8 @@ pub fn describe(init: &Init) -> String {
         Init::Uniform(bound) => format!("uniform ±{bound:.4}"),
         Init::Normal { mean, std } => format!("normal {mean} ± {std}"),
         Init::TruncNormal { mean, std } => format!("truncated normal {mean} ± {std}"),
+        Init::ZerosWithin(init, zeros) => {
+            format!("{}, zeros at {}..{}", describe(init), zeros.start, zeros.end)
+        }
     }
 }

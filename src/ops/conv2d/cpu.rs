@@ -37,7 +37,7 @@ pub(super) fn weight_scratch(e: &Extents) -> usize {
 }
 
 /// The output columns `first..last` whose tap at kernel column `j` falls inside the input.
-fn inside(e: &Extents, j: usize) -> (usize, usize) {
+pub(super) fn inside(e: &Extents, j: usize) -> (usize, usize) {
     let (stride, left, width) = (e.window.stride[1], e.window.padding[2], e.input[1]);
     let shift = j * e.window.dilation[1];
     let first = left.saturating_sub(shift).div_ceil(stride).min(e.output[1]);
@@ -46,7 +46,7 @@ fn inside(e: &Extents, j: usize) -> (usize, usize) {
 }
 
 /// The input row of output row `oy` at kernel row `i`, if it is inside.
-fn input_row(e: &Extents, oy: usize, i: usize) -> Option<usize> {
+pub(super) fn input_row(e: &Extents, oy: usize, i: usize) -> Option<usize> {
     let y =
         (oy * e.window.stride[0] + i * e.window.dilation[0]).checked_sub(e.window.padding[0])?;
     (y < e.input[0]).then_some(y)

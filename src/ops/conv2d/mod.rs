@@ -3,6 +3,7 @@
 //! (sample, row, column) of the output.
 
 mod cpu;
+mod depthwise;
 mod gpu;
 
 use std::sync::Arc;
@@ -32,9 +33,10 @@ pub struct Window {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2d(pub Window);
 
-/// Operands w and the cotangent; result the gradient of x, of the given `[height, width]`.
+/// Operands w and the cotangent; result the gradient of x, of the given `[height, width]`. With
+/// features in the place of the cotangent this is the transposed convolution.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conv2dGradInput(Window, [usize; 2]);
+pub struct Conv2dGradInput(pub Window, pub [usize; 2]);
 
 /// Operands x and the cotangent; result the gradient of w, of the given kernel size.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +132,11 @@ impl Conv2d {
     }
 
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        cpu::forward(&self.extents(call.in_types, call.out_types[0]), call);
+        let e = self.extents(call.in_types, call.out_types[0]);
+        if depthwise::applies(&e) {
+            return depthwise::forward(&e, call);
+        }
+        cpu::forward(&e, call);
     }
 }
 
@@ -180,12 +186,17 @@ impl Op for Conv2d {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::forward(&self.extents(call.ins, call.outs[0]), call)
+        let e = self.extents(call.ins, call.outs[0]);
+        if depthwise::applies(&e) {
+            return depthwise::gpu_forward(&e, call);
+        }
+        gpu::forward(&e, call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
+            _ if depthwise::applies(&e) => 0,
             Target::Cpu => cpu::column_scratch(&e),
             Target::Gpu(limits) => gpu::scratch(&e, gpu::forward_product(&e), call.ins, limits),
         }
@@ -199,7 +210,11 @@ impl Conv2dGradInput {
     }
 
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        cpu::grad_input(&self.extents(call.in_types, call.out_types[0]), call);
+        let e = self.extents(call.in_types, call.out_types[0]);
+        if depthwise::applies(&e) {
+            return depthwise::grad_input(&e, call);
+        }
+        cpu::grad_input(&e, call);
     }
 }
 
@@ -210,11 +225,34 @@ impl Op for Conv2dGradInput {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let (w, d) = (ins[0].shape.dims(), ins[1].shape.dims());
+        if w.len() != 4 || d.len() != 4 || d[1] != w[0] || w[0] % self.0.groups != 0 {
+            return Err(format!(
+                "a weight of {} in {} groups does not fit an input of {}",
+                ins[0].shape, self.0.groups, ins[1].shape
+            ));
+        }
+        if self.0.output(self.1, [w[2], w[3]])? != [d[2], d[3]] {
+            return Err(format!(
+                "windows over {}x{} pixels are not {}x{}",
+                self.1[0], self.1[1], d[2], d[3]
+            ));
+        }
         Ok(vec![TensorType::f32([d[0], w[1] * self.0.groups, self.1[0], self.1[1]])])
     }
 
-    fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
-        Ok(vec![Grad::Stops("second derivatives are not built"); 2])
+    fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        // It is the transposed convolution of w and d: linear in both.
+        let (w, d, d_out) = (call.ins[0], call.ins[1], call.d_out());
+        let size = graph.shape(w).dims();
+        let kernel = [size[2], size[3]];
+        let mut grads = vec![Grad::Unneeded; 2];
+        if call.needs[0] {
+            grads[0] = Grad::Flows(graph.op(Conv2dGradWeight(self.0, kernel), &[d_out, d])?);
+        }
+        if call.needs[1] {
+            grads[1] = Grad::Flows(graph.op(Conv2d(self.0), &[d_out, w])?);
+        }
+        Ok(grads)
     }
 
     fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
@@ -231,12 +269,17 @@ impl Op for Conv2dGradInput {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::grad_input(&self.extents(call.ins, call.outs[0]), call)
+        let e = self.extents(call.ins, call.outs[0]);
+        if depthwise::applies(&e) {
+            return depthwise::gpu_grad_input(&e, call);
+        }
+        gpu::grad_input(&e, call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
+            _ if depthwise::applies(&e) => 0,
             Target::Cpu => cpu::column_scratch(&e),
             Target::Gpu(limits) => gpu::scratch(&e, gpu::input_product(&e), call.ins, limits),
         }
@@ -250,7 +293,11 @@ impl Conv2dGradWeight {
     }
 
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        cpu::grad_weight(&self.extents(call.in_types, call.out_types[0]), call);
+        let e = self.extents(call.in_types, call.out_types[0]);
+        if depthwise::applies(&e) {
+            return depthwise::grad_weight(&e, call);
+        }
+        cpu::grad_weight(&e, call);
     }
 }
 
@@ -282,12 +329,18 @@ impl Op for Conv2dGradWeight {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::grad_weight(&self.extents(call.ins, call.outs[0]), call)
+        let e = self.extents(call.ins, call.outs[0]);
+        if depthwise::applies(&e) {
+            return depthwise::gpu_grad_weight(&e, call);
+        }
+        gpu::grad_weight(&e, call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
         let e = self.extents(call.ins, call.outs[0]);
         match call.target {
+            Target::Cpu if depthwise::applies(&e) => 0,
+            Target::Gpu(_) if depthwise::applies(&e) => depthwise::weight_scratch(&e),
             Target::Cpu => cpu::weight_scratch(&e),
             Target::Gpu(limits) => gpu::scratch(&e, gpu::weight_product(&e), call.ins, limits),
         }
@@ -308,7 +361,7 @@ pub fn cases() -> Vec<Case> {
         Case::graph(name, vec![f(x), f(w)], move |graph, ins| graph.apply(op.clone(), ins))
     };
     let (one, none) = ([1, 1], [0; 4]);
-    vec![
+    let mut cases = vec![
         case("one", [1, 1, 1, 1], [1, 1, 1, 1], one, none, one, 1),
         case("plain", [2, 3, 5, 6], [4, 3, 3, 3], one, none, one, 1),
         case("same", [2, 3, 5, 6], [4, 3, 3, 3], one, [1; 4], one, 1),
@@ -324,5 +377,26 @@ pub fn cases() -> Vec<Case> {
         case("mixed", [2, 4, 11, 9], [6, 2, 3, 2], [2, 1], [1, 1, 1, 1], [1, 2], 2),
         case("over_a_tile", [3, 3, 9, 8], [67, 3, 3, 3], one, [1; 4], one, 1),
         case("many_taps", [1, 17, 5, 5], [5, 17, 3, 3], one, [1; 4], one, 1),
-    ]
+        case("depthwise_multiplier", [2, 3, 7, 5], [6, 1, 3, 2], [2, 1], [1, 2, 0, 1], [1, 2], 3),
+        case("depthwise_wide", [1, 2, 1, 70], [2, 1, 1, 65], one, none, one, 2),
+        case("depthwise_in_parts", [3, 2, 41, 37], [2, 1, 3, 3], one, [1; 4], one, 2),
+    ];
+    // x [batch, out, h, w], w [out, in/groups, kh, kw], result of `size`.
+    let transposed = |name: &'static str,
+                      x: [usize; 4],
+                      w: [usize; 4],
+                      stride: [usize; 2],
+                      padding: [usize; 4],
+                      groups: usize,
+                      size: [usize; 2]| {
+        let f = |dims: [usize; 4]| (TensorType::f32(Shape::new(dims)), Domain::Normal);
+        let window = Window { stride, padding, dilation: [1, 1], groups };
+        Case::op(name, Conv2dGradInput(window, size), vec![f(w), f(x)])
+    };
+    cases.extend([
+        transposed("transposed", [2, 3, 4, 5], [3, 2, 3, 3], one, none, 1, [6, 7]),
+        transposed("transposed_stride", [1, 4, 3, 4], [4, 3, 3, 2], [2, 3], [1; 4], 2, [6, 9]),
+        transposed("transposed_depthwise", [2, 4, 3, 3], [4, 2, 2, 2], [2, 2], none, 4, [7, 6]),
+    ]);
+    cases
 }
