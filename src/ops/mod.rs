@@ -9,6 +9,7 @@ pub mod accumulate;
 pub mod adam;
 pub mod attention;
 pub mod batch_norm;
+pub mod class_cross_entropy;
 pub mod concat;
 pub mod conv2d;
 pub mod cpu;
@@ -17,8 +18,10 @@ pub mod embedding;
 pub mod grad_scale;
 pub mod launch;
 pub mod layer_norm;
+pub mod log_sum_exp;
 pub mod map;
 pub mod matmul;
+pub mod one_hot;
 pub mod philox;
 pub mod pool2d;
 pub mod real;
@@ -303,14 +306,17 @@ ops! {
     adam,
     attention,
     batch_norm,
+    class_cross_entropy,
     concat,
     conv2d,
     cross_entropy,
     embedding,
     grad_scale,
     layer_norm,
+    log_sum_exp,
     map,
     matmul,
+    one_hot,
     pool2d,
     reduce,
     sgd,
