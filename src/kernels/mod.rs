@@ -35,6 +35,7 @@ files! {
     "conv2d_grad_weight",
     "cross_entropy",
     "cross_entropy_grad",
+    "ctc",
     "embedding",
     "embedding_grad",
     "grad_scale",

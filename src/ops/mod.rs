@@ -14,6 +14,7 @@ pub mod concat;
 pub mod conv2d;
 pub mod cpu;
 pub mod cross_entropy;
+pub mod ctc;
 pub mod embedding;
 pub mod grad_scale;
 pub mod launch;
@@ -310,6 +311,7 @@ ops! {
     concat,
     conv2d,
     cross_entropy,
+    ctc,
     embedding,
     grad_scale,
     layer_norm,
