@@ -183,6 +183,21 @@ fn has_classes(source: &Source) -> bool {
     }
 }
 
+/// Whether a term is compared with the target of a source, which may be given by its name.
+fn has_data_target(term: &Term<'_>, source: &Source) -> bool {
+    let name = match source {
+        Source::Idx(_) | Source::Cifar10(_) => "label",
+        Source::Csv(_) => "target",
+        Source::Text(_) => "next tokens",
+        Source::Synthetic(s) => match s.kind {
+            SyntheticKind::Classification => "label",
+            SyntheticKind::Regression => "target",
+            SyntheticKind::Tokens => "next tokens",
+        },
+    };
+    term.target.is_none_or(|target| target.text == name)
+}
+
 /// Whether a source gives several numbers for a sample, which can be probabilities of classes.
 fn has_several_numbers(source: &Source) -> bool {
     matches!(source, Source::Synthetic(s) if s.outputs.is_some_and(|outputs| outputs > 1))
@@ -207,8 +222,9 @@ fn losses_fit_targets(config: &Config, node: &Node, cx: &mut Cx) {
     };
     let test = config.data.test.as_ref().map(|source| ("test", source));
     let sources = [Some(("train", &config.data.train)), valid, test];
-    for term in config.loss.terms(&config.metrics).iter().filter(|term| term.target.is_none()) {
-        for (key, source) in sources.into_iter().flatten() {
+    for term in &config.loss.terms(&config.metrics) {
+        let compared = |(_, source): &(&str, &Source)| has_data_target(term, source);
+        for (key, source) in sources.into_iter().flatten().filter(compared) {
             if let Some((message, help)) = unfit_target(term.loss, key, source) {
                 at_term(term, node, cx, |node, cx| {
                     _ = cx.error(node.span, message).help(help);
@@ -243,8 +259,13 @@ fn metrics_fit_losses(config: &Config, node: &Node, cx: &mut Cx) {
         });
     }
     for term in config.loss.terms(&config.metrics) {
-        // A named target's type shows only with the data.
-        let classes = term.target.is_none() && has_classes(&config.data.train);
+        // Of the model's inputs, only tokens are classes.
+        let source = &config.data.train;
+        let tokens = match source {
+            Source::Synthetic(s) => s.kind == SyntheticKind::Tokens,
+            source => matches!(source, Source::Text(_)),
+        };
+        let classes = tokens || (has_data_target(&term, source) && has_classes(source));
         let report = |node: &Node, cx: &mut Cx| {
             let span = at(node, "metrics");
             cx.within("metrics", |cx| {
