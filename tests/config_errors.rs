@@ -40,6 +40,44 @@ const CASES: &[(&str, &[&str])] = &[
         "model: ${NOT_SET}/m.yaml\n",
         &["the environment variable `NOT_SET` is not set", "x.yaml:1:8", "1 error in x.yaml"],
     ),
+    (
+        concat!(
+            "version: 1\n",
+            "data: {train: {synthetic: {kind: classification, classes: 3, samples: 9, shape: [2]}}, valid: {split: 0.5}}\n",
+            "model: x\n",
+            "loss:\n",
+            "  a: {loss: huber}\n",
+            "  b: {loss: {cross_entropy: {label_smoothing: 0.1}}, metrics: [mae, perplexity, f1, f1], target: y}\n",
+            "  c: {loss: nll, metrics: [f1, {f1: {average: per_class}}]}\n",
+            "penalties: [{layer: a}]\n",
+            "metrics: [accuracy]\n",
+            "optimizer: {sgd: {lr: 0.1}}\n",
+            "train: {steps: 1, batch_size: 1}\n",
+            "early_stop: {patience: 1, metric: valid/c_f1_per_class}\n",
+        ),
+        &[
+            "`huber` needs numbers as targets, and `data.train` has classes\n --> x.yaml:5:6   (loss.a)",
+            "`mae` needs numbers, and `cross_entropy` has none\n --> x.yaml:6:54   (loss.b.metrics)",
+            "`perplexity` is made of a cross entropy without `label_smoothing` and `weight`",
+            "`f1` needs classes",
+            "`f1` is given twice",
+            "neither `l1` nor `l2` is above 0\n --> x.yaml:8:21   (penalties[0])",
+            "`metrics` beside a map of losses: of which output?\n --> x.yaml:9:1   (metrics)",
+            "the run does not compute `valid/c_f1_per_class`",
+            "it computes `valid/loss`, `valid/a_loss`, `valid/b_loss`",
+        ],
+    ),
+    (
+        "loss:\n  a: {los: mse}\n  b: {loss: mse, wieght: 2}\n  c: {loss: hubber}\n",
+        &[
+            "unknown key `los` in `a`\n --> x.yaml:2:7   (loss.a.los)",
+            "did you mean `loss`?",
+            "x.yaml:3:18   (loss.b.wieght)",
+            "did you mean `weight`?",
+            "x.yaml:4:13   (loss.c.loss)",
+            "did you mean `huber`?",
+        ],
+    ),
 ];
 
 #[test]

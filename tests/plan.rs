@@ -15,7 +15,7 @@ use wootz::device::gpu::{self, Options, staging_bytes};
 use wootz::device::{Device, Executor, Globals, Run, open};
 use wootz::graph::eval::{self, Tensor};
 use wootz::graph::{Graph, Leaf, TensorType, ValueId, grad};
-use wootz::layers::{Mode, Model, Registry};
+use wootz::layers::{LossSpec, Mode, Model, Registry};
 use wootz::ops::{GpuLimits, Target, philox};
 use wootz::plan::{Page, Plan, fuse, report};
 use wootz::train::compile::{Compiled, Spec, compile};
@@ -181,11 +181,12 @@ fn threads_change_no_bit() {
 /// A training graph with its gradients, and what must stay.
 fn graph_of(case: &Case) -> (Graph, Vec<ValueId>) {
     let mut registry = Registry::default();
-    let loss = (&case.config.loss, Span::whole(FileId(0)));
+    let nowhere = Span::whole(FileId(0));
+    let loss = LossSpec { config: &case.config, span: nowhere };
     let (train, classes) = (&case.data.train, case.data.train.classes());
     let built = case
         .model
-        .forward(&mut registry, train.inputs(), train.target(), classes, loss, 3, Mode::Train)
+        .forward(&mut registry, train.inputs(), train.target(), classes, &loss, 3, Mode::Train)
         .unwrap();
     let mut graph = built.forward.graph;
     let params: Vec<ValueId> = (0..graph.values.len() as u32)

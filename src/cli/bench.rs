@@ -10,7 +10,7 @@ use super::{CliError, ConfigArgs};
 use crate::data::{Loader, StepBatch};
 use crate::device::{Executor, Globals, Run};
 use crate::plan::REPORT_HEAD;
-use crate::train::compile::{Compiled, LOSS, WEIGHT};
+use crate::train::compile::{Compiled, with_factors};
 use crate::train::{model_io, optimizer, schedule};
 
 /// How to time.
@@ -107,6 +107,12 @@ struct Bench<'a> {
     losses: Vec<f32>,
 }
 
+/// The loss in a step's report.
+fn loss(compiled: &Compiled, values: &[f32]) -> f32 {
+    let sums: Vec<f64> = values[REPORT_HEAD..].iter().map(|v| f64::from(*v)).collect();
+    compiled.statistics.objective(&sums) as f32
+}
+
 impl Bench<'_> {
     /// Runs steps, waits for them, and gives the time.
     fn block(&mut self, steps: u32) -> Result<Duration, CliError> {
@@ -114,16 +120,10 @@ impl Bench<'_> {
         for _ in 0..steps {
             self.submit()?;
             let arrived = self.executor.reports(false)?;
-            self.losses.extend(
-                arrived
-                    .iter()
-                    .map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]),
-            );
+            self.losses.extend(arrived.iter().map(|r| loss(self.compiled, &r.values)));
         }
         let arrived = self.executor.reports(true)?;
-        self.losses.extend(
-            arrived.iter().map(|r| r.values[REPORT_HEAD + LOSS] / r.values[REPORT_HEAD + WEIGHT]),
-        );
+        self.losses.extend(arrived.iter().map(|r| loss(self.compiled, &r.values)));
         Ok(begin.elapsed())
     }
 
@@ -134,9 +134,10 @@ impl Bench<'_> {
         let mut rows: Vec<(f64, String)> = Vec::new();
         for program in plan.roles.train.iter().take(1).chain(&plan.roles.update) {
             let steps = &plan.programs[*program].steps;
+            let factors = self.compiled.factors(&self.batches[0]);
             let inputs = match plan.programs[*program].inputs.is_empty() {
                 true => Vec::new(),
-                false => self.batches[0].micros[0].inputs(),
+                false => with_factors(self.batches[0].micros[0].inputs(), &factors),
             };
             let globals = Globals { step: 1, ..Globals::default() };
             let run = Run { program: *program, inputs, globals };
@@ -180,12 +181,14 @@ impl Bench<'_> {
         };
         let batch = &self.batches[self.step as usize % self.batches.len()];
         let roles = &self.compiled.plan.roles;
+        let factors = self.compiled.factors(batch);
         let mut runs = Vec::new();
         for (micro, part) in batch.micros.iter().enumerate() {
             let globals = Globals { micro: micro as u32, ..globals };
             let at =
                 self.compiled.train_sizes.iter().position(|size| *size == part.size).unwrap_or(0);
-            runs.push(Run { program: roles.train[at], inputs: part.inputs(), globals });
+            let inputs = with_factors(part.inputs(), &factors);
+            runs.push(Run { program: roles.train[at], inputs, globals });
             runs.extend(roles.accumulate.map(|program| Run {
                 program,
                 inputs: Vec::new(),

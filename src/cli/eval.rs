@@ -7,12 +7,11 @@ use serde_json::json;
 
 use super::CliError;
 use super::session::{Session, SetName, set_sizes};
-use crate::config::train::Metric;
 use crate::device::Executor;
 use crate::train::checkpoint::{self, Snapshot};
 use crate::train::compile::Compiled;
+use crate::train::evaluate::{Evaluation, evaluate};
 use crate::train::model_io;
-use crate::train::run::evaluate_set;
 use crate::train::run_dir::RunDir;
 
 /// Which trained model.
@@ -117,12 +116,13 @@ pub fn run(args: EvalArgs) -> Result<u8, CliError> {
         Ok(set_sizes(session.set(on)?.as_ref(), session.config().train.batch_size))
     })?;
     let set = trained.session.set(on)?;
-    let accuracy = trained.session.config().metrics.contains(&Metric::Accuracy);
-    let metrics =
-        evaluate_set(trained.executor.as_mut(), &trained.compiled, &set, on.word(), accuracy)?;
+    let config = trained.session.config();
+    let terms = config.loss.terms(&config.metrics);
+    let Evaluation { metrics, tables } =
+        evaluate(trained.executor.as_mut(), &trained.compiled, &terms, &set, on.word())?;
     if args.json {
         let values: serde_json::Map<String, serde_json::Value> =
-            metrics.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
+            metrics.iter().map(|(n, v)| (n.clone(), json!(v))).chain(tables).collect();
         super::print(&json!({"checkpoint": trained.from, "step": trained.step, "samples": set.len(), "metrics": values}).to_string());
     } else {
         super::eprint(&format!(
@@ -132,6 +132,7 @@ pub fn run(args: EvalArgs) -> Result<u8, CliError> {
             set.len()
         ));
         metrics.iter().for_each(|(name, value)| super::print(&format!("{name} {value:.6}")));
+        tables.iter().for_each(|(name, table)| super::print(&format!("{name} {table}")));
     }
     Ok(0)
 }

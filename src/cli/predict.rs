@@ -78,7 +78,7 @@ fn answer_set(args: &PredictArgs) -> Result<u8, CliError> {
                 let classes: Vec<i32> = bytemuck::pod_collect_to_vec(target);
                 document["target"] = json!(names.get(classes[place] as usize));
             }
-            for ((name, _), output) in trained.session.model.outputs.iter().zip(&outputs).skip(1) {
+            for (name, output) in trained.compiled.outputs.iter().zip(&outputs).skip(1) {
                 document["outputs"][name] = json!(sample(output));
             }
             super::print(&document.to_string());

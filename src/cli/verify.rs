@@ -13,7 +13,7 @@ use crate::device::{Executor, Globals, Run};
 use crate::graph::eval::{Tensor, run_op};
 use crate::graph::{DType, TensorType};
 use crate::plan::{Page, Slot, Step};
-use crate::train::compile::Compiled;
+use crate::train::compile::{Compiled, with_factors};
 use crate::train::model_io;
 
 /// What to verify.
@@ -122,21 +122,20 @@ fn first_results(
     set.fill(&ids, &mut buffers)?;
     let globals =
         Globals { step: 1, seed: [seed as u32, (seed >> 32) as u32], ..Globals::default() };
+    let factors = compiled.statistics.factors(&[(size, buffers.inputs())]);
+    let inputs = with_factors(buffers.inputs(), &factors);
     if let Some(judge) = &mut judge {
-        judge.start(compiled, executor, program, &buffers.inputs())?;
+        judge.start(compiled, executor, program, &inputs)?;
     }
     let steps = &compiled.plan.programs[program].steps;
     let mut results = Vec::new();
-    executor.inspect(
-        &Run { program, inputs: buffers.inputs(), globals },
-        &mut |step, out, _, values| {
-            if let Some(judge) = &mut judge {
-                judge.result(&steps[step], out, values, &globals);
-            }
-            results.push(values.to_vec());
-            true
-        },
-    )?;
+    executor.inspect(&Run { program, inputs, globals }, &mut |step, out, _, values| {
+        if let Some(judge) = &mut judge {
+            judge.result(&steps[step], out, values, &globals);
+        }
+        results.push(values.to_vec());
+        true
+    })?;
     Ok(results)
 }
 

@@ -66,6 +66,18 @@ fn section_markdown(path: &str, schema: &Schema, depth: usize, out: &mut String)
             }
         }
         Schema::Choice(words) | Schema::WordOrText(words) => words_list(words, out),
+        Schema::Either(one, several) => {
+            section_markdown(path, one, depth, out);
+            section_markdown(path, several, depth, out);
+        }
+        // What each entry holds; the choices in it stand above.
+        Schema::Table(item) => {
+            if let Schema::Section(section) = item.as_ref() {
+                let level = "#".repeat((depth + 1).min(6));
+                let _ = write!(out, "\n{level} `{path}.<name>`\n\n{}\n", section.docs);
+                keys_table(&section.fields, out);
+            }
+        }
         _ => {}
     }
 }
@@ -79,7 +91,7 @@ fn below(path: &str, key: &str, schema: &Schema, docs: &str, depth: usize, out: 
             let _ = writeln!(out, "\n{level} `{path}`");
             section_markdown(&path, schema, depth + 1, out);
         }
-        Schema::Tagged(_) | Schema::Choice(_) | Schema::WordOrText(_) => {
+        form if is_choice(form) => {
             let _ = writeln!(out, "\n{level} `{path}`");
             if !docs.is_empty() {
                 let _ = writeln!(out, "\n{docs}");
@@ -90,6 +102,15 @@ fn below(path: &str, key: &str, schema: &Schema, docs: &str, depth: usize, out: 
             let _ = writeln!(out, "\n{level} `{path}`\n\nTakes {}.", form.words());
         }
         _ => {}
+    }
+}
+
+/// Whether a form has words or choices to list under a heading of its own.
+fn is_choice(form: &Schema) -> bool {
+    match form {
+        Schema::Tagged(_) | Schema::Choice(_) | Schema::WordOrText(_) => true,
+        Schema::Either(one, _) => is_choice(one),
+        _ => false,
     }
 }
 

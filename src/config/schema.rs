@@ -185,6 +185,7 @@ impl Schema {
     pub fn child(&self, key: &str) -> Option<&Schema> {
         match self {
             Self::Optional(inner) => inner.child(key),
+            Self::Either(a, b) => a.child(key).or_else(|| b.child(key)),
             Self::Table(item) => Some(item),
             Self::Section(s) => s.fields.iter().find(|f| f.name == key).map(|f| &f.schema),
             Self::Tagged(variants) => variants.iter().find(|v| v.word == key).map(|v| &v.options),
@@ -196,6 +197,7 @@ impl Schema {
     pub fn is_compound(&self) -> bool {
         match self {
             Self::Optional(inner) => inner.is_compound(),
+            Self::Either(a, b) => a.is_compound() && b.is_compound(),
             form => matches!(
                 form,
                 Self::Any | Self::List { .. } | Self::Table(_) | Self::Section(_) | Self::Tagged(_)
@@ -207,6 +209,7 @@ impl Schema {
     pub fn is_choice(&self) -> bool {
         match self {
             Self::Optional(inner) => inner.is_choice(),
+            Self::Either(a, _) => a.is_choice(),
             form => matches!(form, Self::Tagged(_)),
         }
     }
@@ -255,7 +258,7 @@ fn collect_places(schema: &Schema, section: &str, found: &mut Vec<Place>) {
     match schema {
         Schema::Section(s) => s.fields.iter().for_each(|f| add(f.name, &f.schema)),
         Schema::Tagged(variants) => variants.iter().for_each(|v| add(v.word, &v.options)),
-        Schema::Optional(inner) | Schema::List { item: inner, .. } => {
+        Schema::Optional(inner) | Schema::List { item: inner, .. } | Schema::Either(inner, _) => {
             collect_places(inner, section, found);
         }
         _ => {}

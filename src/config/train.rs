@@ -1,44 +1,11 @@
-//! The sections about the run: `loss`, `metrics`, `train`, `checkpoint`, `early_stop`. Read by
-//! the `train` room.
+//! The sections about the run: `train`, `checkpoint`, `early_stop`. Read by the `train` room.
 
 use std::path::PathBuf;
 
-use super::macros::{choices, options, tagged};
+use super::macros::{choices, options};
+use super::metric::Metric;
 use super::schema::above;
 use super::validate;
-
-tagged! {
-    /// What is minimized: the mean over the batch.
-    pub enum Loss {
-        /// Cross entropy of the classes' softmax.
-        CrossEntropy(CrossEntropy) = "cross_entropy",
-        /// Mean squared error.
-        Mse(Mse) = "mse",
-    }
-}
-
-options! {
-    /// Cross entropy of the softmax of the model's outputs, one a class.
-    pub struct CrossEntropy {
-        /// The share of the target spread evenly over all classes.
-        label_smoothing: f64 [0.0..1.0] = 0.0,
-        /// Targets with this class do not count.
-        ignore_index: i64 [f64::from(i32::MIN)..=f64::from(i32::MAX)] = -100,
-    }
-}
-
-options! {
-    /// Mean squared error over all outputs.
-    pub struct Mse {}
-}
-
-choices! {
-    /// What is reported beside the loss.
-    pub enum Metric {
-        /// The share of targets that the largest output names.
-        Accuracy = "accuracy",
-    }
-}
 
 options! {
     /// How long and in what portions to train. Exactly one of `epochs` and `steps` is given.
@@ -85,7 +52,7 @@ options! {
     pub struct KeepBest {
         /// What to compare: `valid/loss`, or `valid/` and a metric.
         metric: String = "valid/loss".to_owned(),
-        /// Which way is better. Without it: `min` for a loss, `max` for accuracy.
+        /// Which way is better. Without it: the way that the metric has.
         mode: Option<Mode>,
     }
 }
@@ -95,7 +62,7 @@ options! {
     pub struct EarlyStop {
         /// What to watch: `valid/loss`, or `valid/` and a metric.
         metric: String = "valid/loss".to_owned(),
-        /// Which way is better. Without it: `min` for a loss, `max` for accuracy.
+        /// Which way is better. Without it: the way that the metric has.
         mode: Option<Mode>,
         /// Validations without a better value before the run ends.
         patience: usize [1..],
@@ -117,7 +84,7 @@ choices! {
 impl Mode {
     /// The way that is better for a metric such as `valid/loss`.
     pub fn natural(metric: &str) -> Self {
-        if metric.ends_with("/loss") { Self::Min } else { Self::Max }
+        if Metric::smaller_is_better(metric) { Self::Min } else { Self::Max }
     }
 }
 

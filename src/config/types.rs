@@ -7,12 +7,14 @@ use serde_json::{Value as Json, json};
 
 use super::data::Data;
 use super::decode::{Cx, Decode, all_defaults};
+use super::loss::{Objective, Penalty};
 use super::macros::{choices, options};
+use super::metric::Metric;
 use super::nearest::nearest;
 use super::node::{Node, ScalarKind};
 use super::optimizer::{Optimizer, Schedule};
 use super::schema::{Place, Schema, Word, places};
-use super::train::{Checkpoint, EarlyStop, Loss, Metric, Train};
+use super::train::{Checkpoint, EarlyStop, Train};
 use super::validate;
 
 options! {
@@ -32,9 +34,11 @@ options! {
         data: Data,
         /// The network.
         model: Node,
-        /// What is minimized.
-        loss: Loss,
-        /// What is reported beside the loss.
+        /// What is minimized: a loss of the model's output, or a map of outputs to their losses.
+        loss: Objective,
+        /// Penalties on what layers give out, added to the loss.
+        penalties: Vec<Penalty> = Vec::new(),
+        /// What is reported beside the loss; with several outputs, each has its own.
         metrics: Vec<Metric> = Vec::new(),
         /// How parameters follow their gradients.
         optimizer: Optimizer,

@@ -3,10 +3,12 @@
 
 use super::data::{Csv, Data, Normalize, Source, Synthetic, SyntheticKind, Task, Valid};
 use super::decode::Cx;
+use super::loss::{Compares, Loss, Objective, Term};
+use super::metric::Metric;
 use super::node::Node;
 use super::optimizer::{Cosine, Linear, Sgd};
 use super::source::Span;
-use super::train::{Loss, Metric, Train};
+use super::train::Train;
 use super::types::Config;
 
 /// Where a key stands; the section itself if the key is left to its default.
@@ -145,8 +147,9 @@ pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
 /// Rules over several sections.
 pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
     run_name(config, node, cx);
-    loss_fits_targets(config, node, cx);
-    metrics_fit_loss(config, node, cx);
+    losses_fit_targets(config, node, cx);
+    metrics_fit_losses(config, node, cx);
+    penalties_are_some(config, cx);
     if let Some(best) = &config.checkpoint.keep_best {
         metric_exists(&best.metric, &["checkpoint", "keep_best"], config, node, cx);
     }
@@ -180,42 +183,149 @@ fn has_classes(source: &Source) -> bool {
     }
 }
 
-fn loss_fits_targets(config: &Config, node: &Node, cx: &mut Cx) {
+/// Whether a term is compared with the target of a source, which may be given by its name.
+fn has_data_target(term: &Term<'_>, source: &Source) -> bool {
+    let name = match source {
+        Source::Idx(_) | Source::Cifar10(_) => "label",
+        Source::Csv(_) => "target",
+        Source::Text(_) => "next tokens",
+        Source::Synthetic(s) => match s.kind {
+            SyntheticKind::Classification => "label",
+            SyntheticKind::Regression => "target",
+            SyntheticKind::Tokens => "next tokens",
+        },
+    };
+    term.target.is_none_or(|target| target.text == name)
+}
+
+/// Whether a source gives several numbers for a sample, which can be probabilities of classes.
+fn has_several_numbers(source: &Source) -> bool {
+    matches!(source, Source::Synthetic(s) if s.outputs.is_some_and(|outputs| outputs > 1))
+}
+
+/// Runs `body` at the section of an output's loss, `loss` or `loss.NAME`, with that node.
+fn at_term<'n>(term: &Term<'_>, node: &'n Node, cx: &mut Cx, body: impl FnOnce(&'n Node, &mut Cx)) {
+    let loss = node.get("loss").unwrap_or(node);
+    cx.within("loss", |cx| match term.name {
+        None => body(loss, cx),
+        Some(name) => {
+            let own = loss.get(&name.text).unwrap_or(loss);
+            cx.within(&name.text, |cx| body(own, cx));
+        }
+    });
+}
+
+fn losses_fit_targets(config: &Config, node: &Node, cx: &mut Cx) {
     let valid = match &config.data.valid {
         Some(Valid::Source(source)) => Some(("valid", source)),
         _ => None,
     };
     let test = config.data.test.as_ref().map(|source| ("test", source));
-    let wants_classes = matches!(config.loss, Loss::CrossEntropy(_));
-    for (key, source) in [Some(("train", &config.data.train)), valid, test].into_iter().flatten() {
-        if has_classes(source) == wants_classes {
-            continue;
+    let sources = [Some(("train", &config.data.train)), valid, test];
+    for term in &config.loss.terms(&config.metrics) {
+        let compared = |(_, source): &(&str, &Source)| has_data_target(term, source);
+        for (key, source) in sources.into_iter().flatten().filter(compared) {
+            if let Some((message, help)) = unfit_target(term.loss, key, source) {
+                at_term(term, node, cx, |node, cx| {
+                    _ = cx.error(node.span, message).help(help);
+                });
+            }
         }
-        let (wanted, found, other) = if wants_classes {
-            ("classes", "numbers", "mse")
-        } else {
-            ("numbers", "classes", "cross_entropy")
-        };
-        let loss = config.loss.word();
-        let message = format!("`{loss}` needs {wanted} as targets, and `data.{key}` has {found}");
-        let span = node.get("loss").map_or(node.span, |loss| loss.span);
-        cx.within("loss", |cx| _ = cx.error(span, message).help(format!("use `{other}`")));
     }
 }
 
-fn metrics_fit_loss(config: &Config, node: &Node, cx: &mut Cx) {
-    if config.metrics.contains(&Metric::Accuracy) && matches!(config.loss, Loss::Mse(_)) {
+/// What is wrong with a loss for a source's targets, and what may be meant.
+fn unfit_target(loss: &Loss, key: &str, source: &Source) -> Option<(String, String)> {
+    let classes = has_classes(source);
+    let soft = matches!(loss, Loss::CrossEntropy(_) | Loss::Dice(_)) && !classes;
+    let (wanted, found, other) = match loss.compares() {
+        Compares::Classes if !classes => ("classes", "numbers", "mse"),
+        Compares::Either if soft && !has_several_numbers(source) => ("classes", "numbers", "mse"),
+        Compares::Numbers if classes => ("numbers", "classes", "cross_entropy"),
+        _ => return None,
+    };
+    let word = loss.word();
+    let message = format!("`{word}` needs {wanted} as targets, and `data.{key}` has {found}");
+    Some((message, format!("use `{other}`")))
+}
+
+fn metrics_fit_losses(config: &Config, node: &Node, cx: &mut Cx) {
+    if matches!(config.loss, Objective::Several(_)) && !config.metrics.is_empty() {
         let span = at(node, "metrics");
         cx.within("metrics", |cx| {
-            _ = cx.error(span, "`accuracy` needs classes, and `mse` has none")
+            _ = cx
+                .error(span, "`metrics` beside a map of losses: of which output?")
+                .help("give each output its own, beside its `loss`");
         });
     }
+    for term in config.loss.terms(&config.metrics) {
+        // Of the model's inputs, only tokens are classes.
+        let source = &config.data.train;
+        let tokens = match source {
+            Source::Synthetic(s) => s.kind == SyntheticKind::Tokens,
+            source => matches!(source, Source::Text(_)),
+        };
+        let classes = tokens || (has_data_target(&term, source) && has_classes(source));
+        let report = |node: &Node, cx: &mut Cx| {
+            let span = at(node, "metrics");
+            cx.within("metrics", |cx| {
+                for (index, metric) in term.metrics.iter().enumerate() {
+                    let name = metric.name();
+                    let twice = term.metrics[..index].iter().any(|other| other.name() == name);
+                    let text = matches!(config.data.train, Source::Text(_));
+                    let problem = match metric {
+                        _ if twice => Some(format!("`{name}` is given twice")),
+                        Metric::BitsPerByte(_) if !text => {
+                            Some("`bits_per_byte` needs a text".to_owned())
+                        }
+                        _ => metric.unfit(term.loss, classes),
+                    };
+                    if let Some(problem) = problem {
+                        cx.error(span, problem);
+                    }
+                }
+            });
+        };
+        match term.name {
+            None => report(node, cx),
+            Some(_) => at_term(&term, node, cx, report),
+        }
+    }
+}
+
+/// A penalty without a factor is none.
+fn penalties_are_some(config: &Config, cx: &mut Cx) {
+    for (index, penalty) in config.penalties.iter().enumerate() {
+        let twice =
+            config.penalties[..index].iter().any(|other| other.layer.text == penalty.layer.text);
+        let problem = match () {
+            () if penalty.l1 == 0.0 && penalty.l2 == 0.0 => "neither `l1` nor `l2` is above 0",
+            () if twice => "a second penalty on the same layer",
+            () => continue,
+        };
+        let span = penalty.layer.span;
+        cx.within("penalties", |cx| cx.at(index, |cx| _ = cx.error(span, problem)));
+    }
+}
+
+/// The names of all values that an evaluation gives.
+fn measured(config: &Config) -> Vec<String> {
+    let mut names = vec!["valid/loss".to_owned()];
+    for term in config.loss.terms(&config.metrics) {
+        let alone = term.name.is_none() && config.penalties.is_empty();
+        if !alone {
+            names.push(format!("valid/{}", term.loss_name()));
+        }
+        let numbers = term.metrics.iter().filter(|metric| metric.is_number());
+        names.extend(numbers.map(|m| format!("valid/{}", term.reported(&m.name()))));
+    }
+    names.extend(config.penalties.iter().map(|penalty| format!("valid/{}", penalty.reported())));
+    names
 }
 
 /// A metric that is compared must be one that the run computes.
 fn metric_exists(metric: &str, section: &[&str], config: &Config, node: &Node, cx: &mut Cx) {
-    let mut known = vec!["valid/loss".to_owned()];
-    known.extend(config.metrics.iter().map(|m| format!("valid/{}", m.word())));
+    let known = measured(config);
     if config.data.valid.is_some() && known.iter().any(|k| k == metric) {
         return;
     }

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use super::decode::{Bounded, Cx, Decode};
 use super::node::{Node, ScalarKind, Value};
 use super::schema::{Range, Schema};
+use super::source::Span;
 
 impl Decode for bool {
     fn decode(node: &Node, cx: &mut Cx) -> Option<Self> {
@@ -336,6 +337,29 @@ impl<T: Bounded, const N: usize> Bounded for [T; N] {
 
     fn schema_within(range: Range) -> Schema {
         Schema::List { item: Box::new(T::schema_within(range)), len: Some(N) }
+    }
+}
+
+/// A name of something elsewhere in the configuration, with the place where it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Name {
+    /// The name.
+    pub text: String,
+    /// Where it is written.
+    pub span: Span,
+}
+
+impl Decode for Name {
+    fn decode(node: &Node, cx: &mut Cx) -> Option<Self> {
+        String::decode(node, cx).map(|text| Self { text, span: node.span })
+    }
+
+    fn schema() -> Schema {
+        Schema::Text
+    }
+
+    fn to_json(&self) -> Json {
+        json!(self.text)
     }
 }
 

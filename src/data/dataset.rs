@@ -208,6 +208,17 @@ impl Dataset {
         }
     }
 
+    /// Bytes of text that the targets of all samples stand for; 0 for what is no text.
+    pub fn target_bytes(&self) -> u64 {
+        match (&self.content.samples, &self.part) {
+            (Samples::Tokens { tokens, vocabulary, .. }, Part::Windows { first, context, .. }) => {
+                let targets = &tokens[first + 1..first + 1 + self.len() * context];
+                targets.iter().map(|token| vocabulary.bytes(*token as usize) as u64).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// SHA-256 of the source's content, classes and tokens, in hexadecimal.
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();

@@ -51,6 +51,14 @@ impl Vocabulary {
         }
     }
 
+    /// Bytes of a token in UTF-8.
+    pub fn bytes(&self, token: usize) -> usize {
+        match self {
+            Vocabulary::Chars(chars) => chars.get(token).map_or(0, |c| c.len_utf8()),
+            Vocabulary::Bytes => 1,
+        }
+    }
+
     /// A token as text; a byte that is no character alone becomes �.
     pub fn decode(&self, token: usize) -> String {
         match self {

@@ -26,7 +26,7 @@ mod l2_normalize;
 mod language;
 mod layer_norm;
 mod linear;
-mod loss;
+pub mod loss;
 mod model;
 mod permute;
 mod pad;
@@ -51,9 +51,8 @@ use crate::config::schema::Schema;
 use crate::graph::ValueId;
 
 pub use cx::{LayerCx, LayerError, Mode, Registry, batch_shape};
-pub use forward::Built;
+pub use forward::{Built, LossSpec};
 pub use language::Model;
-pub use loss::Loss;
 pub use model::{Body, BuildError, InputSpec, Row};
 
 /// A layer of the model language.

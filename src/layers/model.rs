@@ -83,17 +83,27 @@ impl Model {
         batch: usize,
         mode: Mode,
     ) -> Result<Body, BuildError> {
-        Ok(self.layers(registry, inputs, batch, mode)?.0)
+        let (mut body, named, last) = self.layers(registry, inputs, batch, mode)?;
+        let outputs = self.named_outputs(&named)?;
+        body.outputs = outputs.unwrap_or(vec![last]).iter().map(|source| source.value).collect();
+        Ok(body)
     }
 
-    /// The layers' graph, and what the first output comes from.
+    /// The layers that `outputs:` names.
+    pub(super) fn named_outputs(&self, named: &Named) -> Result<Option<Vec<Source>>, BuildError> {
+        let find = |(name, span): &(String, Span)| named.find(name, *span, "model.outputs");
+        let found = self.outputs.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(found).filter(|found| !found.is_empty()))
+    }
+
+    /// The layers' graph without outputs, what layers and inputs have names, and the last layer.
     pub(super) fn layers(
         &self,
         registry: &mut Registry,
         inputs: &[InputSpec],
         batch: usize,
         mode: Mode,
-    ) -> Result<(Body, Source), BuildError> {
+    ) -> Result<(Body, Named, Source), BuildError> {
         let mut graph = Graph::new();
         let mut named = BTreeMap::new();
         let mut leaves = Vec::new();
@@ -107,7 +117,7 @@ impl Model {
             graph,
             registry,
             leaves: Leaves::default(),
-            named,
+            named: Named(named),
             mode,
             rows: Vec::new(),
             state_updates: Vec::new(),
@@ -115,17 +125,16 @@ impl Model {
         let first =
             Source { value: leaves[0], from: format!("the data's {}", inputs[0].name), line: None };
         let last = builder.chain(&self.items, "", first, true)?;
-        let outputs = builder.outputs(&self.outputs, last)?;
         super::freeze::freeze(builder.registry, &self.freeze)?;
         builder.mark_frozen();
         let body = Body {
             graph: builder.graph,
             inputs: leaves,
-            outputs: outputs.iter().map(|output| output.value).collect(),
+            outputs: Vec::new(),
             state_updates: builder.state_updates,
             rows: builder.rows,
         };
-        Ok((body, outputs[0].clone()))
+        Ok((body, builder.named, last))
     }
 }
 
@@ -152,37 +161,36 @@ impl Source {
     }
 }
 
+/// What the inputs and the layers that have names give.
+#[derive(Clone, Debug)]
+pub(super) struct Named(BTreeMap<String, Source>);
+
+impl Named {
+    /// A layer's result by its name, which stands at `path`.
+    pub(super) fn find(&self, name: &str, span: Span, path: &str) -> Result<Source, BuildError> {
+        self.0.get(name).cloned().ok_or_else(|| {
+            let meant = crate::config::nearest::nearest(name, self.0.keys().map(String::as_str));
+            BuildError {
+                span,
+                path: path.to_owned(),
+                message: format!("`{name}` names no layer"),
+                note: meant.map(|meant| format!("did you mean `{meant}`?")),
+            }
+        })
+    }
+}
+
 struct Builder<'a> {
     graph: Graph,
     registry: &'a mut Registry,
     leaves: Leaves,
-    named: BTreeMap<String, Source>,
+    named: Named,
     mode: Mode,
     rows: Vec<Row>,
     state_updates: Vec<ValueId>,
 }
 
 impl Builder<'_> {
-    /// The model's outputs: the layers that `outputs:` names, or the last one.
-    fn outputs(&self, names: &[(String, Span)], last: Source) -> Result<Vec<Source>, BuildError> {
-        if names.is_empty() {
-            return Ok(vec![last]);
-        }
-        let find = |(name, span): &(String, Span)| {
-            self.named.get(name).cloned().ok_or_else(|| {
-                let meant =
-                    crate::config::nearest::nearest(name, self.named.keys().map(String::as_str));
-                BuildError {
-                    span: *span,
-                    path: "model.outputs".into(),
-                    message: format!("`{name}` names no layer"),
-                    note: meant.map(|meant| format!("did you mean `{meant}`?")),
-                }
-            })
-        };
-        names.iter().map(find).collect()
-    }
-
     /// Builds a list of layers one after another. `prefix` is the path of what holds them.
     fn chain(
         &mut self,
@@ -198,7 +206,7 @@ impl Builder<'_> {
             let sources = self.sources(item, at)?;
             at = self.item(item, &path, prefix, sources, trainable)?;
             if let Some(name) = &item.name {
-                self.named.insert(name.clone(), at.clone());
+                self.named.0.insert(name.clone(), at.clone());
             }
         }
         Ok(at)
@@ -217,10 +225,10 @@ impl Builder<'_> {
     fn sources(&mut self, item: &Item, before: Source) -> Result<Vec<Source>, BuildError> {
         let mut sources = Vec::new();
         for name in &item.from {
-            let known = self.named.keys().map(String::as_str);
+            let known = self.named.0.keys().map(String::as_str);
             let meant = crate::config::nearest::nearest(name, known)
                 .map(|m| format!("did you mean `{m}`?"));
-            match self.named.get(name) {
+            match self.named.0.get(name) {
                 Some(source) => sources.push(source.clone()),
                 None => {
                     return Err(error(

@@ -9,19 +9,23 @@ pub mod accumulate;
 pub mod adam;
 pub mod attention;
 pub mod batch_norm;
+pub mod class_cross_entropy;
 pub mod concat;
 pub mod conv2d;
 pub mod cpu;
 pub mod cross_entropy;
+pub mod ctc;
 pub mod embedding;
 pub mod grad_scale;
 pub mod launch;
 pub mod layer_norm;
+pub mod log_sum_exp;
 pub mod map;
 pub mod matmul;
 pub mod max;
 pub mod permute;
 pub mod pad;
+pub mod one_hot;
 pub mod philox;
 pub mod pool2d;
 pub mod real;
@@ -308,17 +312,21 @@ ops! {
     adam,
     attention,
     batch_norm,
+    class_cross_entropy,
     concat,
     conv2d,
     cross_entropy,
+    ctc,
     embedding,
     grad_scale,
     layer_norm,
+    log_sum_exp,
     map,
     matmul,
     max,
     permute,
     pad,
+    one_hot,
     pool2d,
     reduce,
     resize,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::source::Span;
-use crate::config::train::Loss;
 use crate::config::types::{Config, Precision};
-use crate::layers::{BuildError, Built, InputSpec, Mode, Model, Registry, Row};
+use crate::data::StepBatch;
+use crate::layers::loss::Statistics;
+use crate::layers::{BuildError, Built, InputSpec, LossSpec, Mode, Model, Registry, Row};
 use crate::ops::Target;
 use crate::ops::update::UpdateRule;
 use crate::plan::{self, Layout, Plan, PlanError, Request, Update};
@@ -47,14 +48,31 @@ pub struct Compiled {
     pub trained: Vec<bool>,
     /// The layers, of the largest batch.
     pub rows: Vec<Row>,
-    /// Names of the statistics.
-    pub stats: Vec<&'static str>,
+    /// Names of the model's outputs; one empty name where it has a sole output without one.
+    pub outputs: Vec<String>,
+    /// What the statistics are.
+    pub statistics: Statistics,
     /// Batch size of each training program.
     pub train_sizes: Vec<usize>,
     /// Batch size of each evaluation program.
     pub eval_sizes: Vec<usize>,
     /// The optimizer.
     pub rule: Arc<dyn UpdateRule>,
+}
+
+impl Compiled {
+    /// What the training programs take as their last input in a step, where they take any more than
+    /// the data.
+    pub fn factors(&self, batch: &StepBatch) -> Option<Vec<f32>> {
+        let window: Vec<_> = batch.micros.iter().map(|m| (m.size, m.inputs())).collect();
+        self.statistics.factors(&window)
+    }
+}
+
+/// The inputs of a training program: the data's, then the factors.
+pub fn with_factors<'a>(mut inputs: Vec<&'a [u8]>, factors: &'a Option<Vec<f32>>) -> Vec<&'a [u8]> {
+    inputs.extend(factors.as_deref().map(bytemuck::cast_slice::<f32, u8>));
+    inputs
 }
 
 /// Why there is no plan.
@@ -89,12 +107,10 @@ impl CompileError {
     }
 }
 
-/// Index of the loss's sum among the statistics.
+/// Index of the first loss's sum among the statistics.
 pub const LOSS: usize = 0;
-/// Index of the divisor among the statistics.
+/// Index of the divisor of the first loss among the statistics.
 pub const WEIGHT: usize = 1;
-/// Index of the correct rows among the statistics, where there are any.
-pub const CORRECT: usize = 2;
 
 /// An error about a parameter as one about its layer.
 fn at_layer(error: PlanError, rows: &[Row]) -> CompileError {
@@ -121,7 +137,7 @@ fn at_layer(error: PlanError, rows: &[Row]) -> CompileError {
 pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileError> {
     let mut registry = Registry::default();
     let mut build = |sizes: &[usize], mode: Mode| -> Result<Vec<Built>, CompileError> {
-        let loss: (&Loss, Span) = (&spec.config.loss, spec.loss_span);
+        let loss = LossSpec { config: spec.config, span: spec.loss_span };
         sizes
             .iter()
             .map(|batch| {
@@ -130,7 +146,7 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
                     &spec.inputs,
                     &spec.target,
                     spec.classes,
-                    loss,
+                    &loss,
                     *batch,
                     mode,
                 )
@@ -141,8 +157,9 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
     let mut train = build(&spec.train_sizes, Mode::Train)?;
     let mut eval = build(&spec.eval_sizes, Mode::Eval)?;
     let first = train.first_mut().or(eval.first_mut());
-    let (rows, stats) =
-        first.map(|b| (std::mem::take(&mut b.rows), b.stats.clone())).unwrap_or_default();
+    let (rows, outputs, statistics) = first
+        .map(|b| (std::mem::take(&mut b.rows), b.outputs.clone(), b.statistics.clone()))
+        .unwrap_or_default();
     let (rule, decay_all) = optimizer::rule(&spec.config.optimizer);
     let params = Layout::new(registry.params, &registry.trained);
     let states = Layout::new(registry.states, &[]);
@@ -152,7 +169,7 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         decay_all,
         clip_norm: settings.clip_norm.map(|c| c as f32),
         accumulate: settings.accumulate,
-        weight_index: WEIGHT,
+        weight_index: statistics.divisor,
     });
     let plan = plan::build(Request {
         target,
@@ -183,7 +200,8 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         states,
         trained: registry.trained,
         rows,
-        stats,
+        outputs,
+        statistics,
         train_sizes: spec.train_sizes.clone(),
         eval_sizes: spec.eval_sizes.clone(),
         rule,

@@ -2,9 +2,10 @@
 
 pub mod checkpoint;
 pub mod compile;
-mod evaluate;
+pub mod evaluate;
 mod health;
 mod initial;
+pub mod metrics;
 pub mod model_io;
 pub mod optimizer;
 pub mod progress;

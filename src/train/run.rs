@@ -5,15 +5,14 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::config::train::Metric;
 use crate::config::types::{Config, Precision};
 use crate::data::{Batches, DataError, Dataset, Loader, StepBatch};
 use crate::device::{DeviceError, Executor, Globals, Report, Run};
 use crate::plan::REPORT_HEAD;
 
 use super::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
-use super::compile::{CORRECT, Compiled, LOSS, WEIGHT};
-use super::evaluate::{self, Sums};
+use super::compile::{Compiled, with_factors};
+use super::evaluate::{self, Evaluation};
 use super::health::{self, FirstBad};
 use super::model_io;
 use super::optimizer;
@@ -198,12 +197,18 @@ impl Trainer<'_> {
     }
 
     fn submit(&mut self, batch: &StepBatch, step: u64) -> Result<(), TrainError> {
-        let runs = self.runs(batch, step)?;
+        let factors = self.compiled.factors(batch);
+        let runs = self.runs(batch, &factors, step)?;
         Ok(self.executor.submit(&runs, step)?)
     }
 
     /// The programs of one step: each micro-batch, its accumulation, then the update.
-    fn runs<'b>(&self, batch: &'b StepBatch, step: u64) -> Result<Vec<Run<'b>>, DeviceError> {
+    fn runs<'b>(
+        &self,
+        batch: &'b StepBatch,
+        factors: &'b Option<Vec<f32>>,
+        step: u64,
+    ) -> Result<Vec<Run<'b>>, DeviceError> {
         let roles = &self.compiled.plan.roles;
         let mut runs = Vec::new();
         for (micro, part) in batch.micros.iter().enumerate() {
@@ -215,7 +220,8 @@ impl Trainer<'_> {
                 )));
             };
             let globals = self.globals(step, micro);
-            runs.push(Run { program: roles.train[at], inputs: part.inputs(), globals });
+            let inputs = with_factors(part.inputs(), factors);
+            runs.push(Run { program: roles.train[at], inputs, globals });
             runs.extend(roles.accumulate.map(|program| Run {
                 program,
                 inputs: Vec::new(),
@@ -238,11 +244,12 @@ impl Trainer<'_> {
         let at = pending.iter().position(|batch| batch.step == report.tag);
         let Some(batch) = at.map(|at| pending.remove(at)) else { return Ok(()) };
         let [_, norm, bad, weight] = report.values[..REPORT_HEAD] else { return Ok(()) };
-        let stats = &report.values[REPORT_HEAD..];
+        let sums: Vec<f64> = report.values[REPORT_HEAD..].iter().map(|v| f64::from(*v)).collect();
         // A window without any target that counts has no loss and updates nothing.
-        let loss = if stats[WEIGHT] == 0.0 { 0.0 } else { stats[LOSS] / stats[WEIGHT] };
+        let loss = self.compiled.statistics.objective(&sums) as f32;
         let step = report.tag;
-        let scaler = stats.get(self.compiled.stats.len()..).filter(|_| self.is_mixed());
+        let scaler = report.values.get(REPORT_HEAD + self.compiled.statistics.count..);
+        let scaler = scaler.filter(|_| self.is_mixed());
         // A gradient that overflows under the loss scale is no fault of the run: the step is
         // skipped and the scale halved, down to where a scale cannot be the reason.
         let skipped = bad > 0.0 && scaler.is_some_and(|s| s[0] >= LEAST_LOSS_SCALE);
@@ -258,8 +265,6 @@ impl Trainer<'_> {
         self.progress.step(step, f64::from(loss), rate);
         let seconds = clock.elapsed().as_secs_f64();
         *clock = Instant::now();
-        let accuracy =
-            stats.get(CORRECT).filter(|_| self.reports_accuracy()).map(|c| c / stats[WEIGHT]);
         if let Some(folder) = &mut self.folder {
             let mut line = json!({
                 "step": step, "epoch": batch.epoch, "train/loss": loss, "grad_norm": norm, "lr": rate,
@@ -269,8 +274,8 @@ impl Trainer<'_> {
                 line["loss_scale"] = json!(scaler[0]);
                 line["skipped_steps"] = json!(scaler[1]);
             }
-            if let Some(accuracy) = accuracy {
-                line["train/accuracy"] = json!(accuracy);
+            for (name, value) in evaluate::parts(&self.compiled.statistics, &sums, "train") {
+                line[name] = json!(value as f32);
             }
             folder.record(&line)?;
         }
@@ -280,10 +285,6 @@ impl Trainer<'_> {
 
     fn is_mixed(&self) -> bool {
         self.config.precision == Precision::Mixed
-    }
-
-    fn reports_accuracy(&self) -> bool {
-        self.config.metrics.contains(&Metric::Accuracy)
     }
 
     fn not_finite(
@@ -297,7 +298,8 @@ impl Trainer<'_> {
         } else {
             format!("{bad} gradients are")
         };
-        let runs = self.runs(batch, batch.step)?;
+        let factors = self.compiled.factors(batch);
+        let runs = self.runs(batch, &factors, batch.step)?;
         let first = health::first_bad(self.executor.as_mut(), self.compiled, &runs)?;
         let ids: Vec<String> = batch.ids().take(16).map(|id| id.to_string()).collect();
         let more = if batch.ids().count() > 16 { ", …" } else { "" };
@@ -328,13 +330,14 @@ impl Trainer<'_> {
     /// Where it does not count, the run would not have evaluated but for a limit of steps.
     fn evaluate(&mut self, step: u64, counts: bool) -> Result<(Metrics, bool, bool), TrainError> {
         let Some(valid) = self.valid.clone() else { return Ok((Vec::new(), false, false)) };
-        let accuracy = self.reports_accuracy();
-        let metrics =
-            evaluate_set(self.executor.as_mut(), self.compiled, &valid, "valid", accuracy)?;
+        let terms = self.config.loss.terms(&self.config.metrics);
+        let Evaluation { metrics, tables } =
+            evaluate::evaluate(self.executor.as_mut(), self.compiled, &terms, &valid, "valid")?;
         self.progress.evaluated(step, &metrics);
         if let Some(folder) = &mut self.folder {
             let mut line = json!({"step": step});
             metrics.iter().for_each(|(name, value)| line[name] = json!(value));
+            tables.into_iter().for_each(|(name, table)| line[name] = table);
             folder.record(&line)?;
             folder.flush()?;
         }
@@ -374,40 +377,5 @@ impl Trainer<'_> {
         let best = self.state.best.as_ref().map(|best| best.step);
         checkpoint::prune(folder.path(), self.config.checkpoint.keep_last, best)?;
         Ok(path)
-    }
-}
-
-/// Evaluates a whole set; metrics are named `<name>/…`.
-///
-/// # Errors
-/// When the data or the device fails.
-pub fn evaluate_set(
-    executor: &mut dyn Executor,
-    compiled: &Compiled,
-    set: &Dataset,
-    name: &str,
-    accuracy: bool,
-) -> Result<Metrics, TrainError> {
-    let size = compiled.eval_sizes.iter().copied().max().unwrap_or(1);
-    let mut sums = Sums::default();
-    let mut buffers = set.buffers(size);
-    let mut done = 0;
-    while done < set.len() {
-        let ids: Vec<usize> = (done..set.len().min(done + size)).collect();
-        set.fill(&ids, &mut buffers)?;
-        let batch = evaluate::Batch { size: ids.len(), inputs: buffers.inputs() };
-        evaluate::submit(executor, compiled, &batch, done as u64)?;
-        for report in executor.reports(false)? {
-            sums.add(&report.values[..compiled.stats.len()]);
-        }
-        done += ids.len();
-    }
-    for report in executor.reports(true)? {
-        sums.add(&report.values[..compiled.stats.len()]);
-    }
-    let metrics = sums.metrics(name, accuracy);
-    match metrics.iter().find(|(_, value)| !value.is_finite()) {
-        Some((metric, _)) => Err(TrainError::NotFiniteMetric { metric: metric.clone() }),
-        None => Ok(metrics),
     }
 }
