@@ -22,6 +22,7 @@ pub mod matmul;
 pub mod philox;
 pub mod pool2d;
 pub mod real;
+pub mod recurrent;
 pub mod reduce;
 pub mod sgd;
 pub mod softmax;
@@ -312,6 +313,7 @@ ops! {
     map,
     matmul,
     pool2d,
+    recurrent,
     reduce,
     sgd,
     softmax,
