@@ -29,7 +29,8 @@ impl Layer for Dropout {
     }
 }
 
-fn dropout(
+/// Sets elements to zero with probability `p` and scales the others by 1/(1 − p).
+pub(super) fn dropout(
     cx: &mut LayerCx<'_>,
     x: ValueId,
     p: f64,

@@ -17,6 +17,7 @@ mod linear;
 mod loss;
 mod model;
 mod pool;
+mod recurrent;
 mod shape;
 
 use std::fmt::Debug;
@@ -85,6 +86,9 @@ layers! {
     "embedding" => embedding::Embedding,
     "positional_embedding" => embedding::PositionalEmbedding,
     "multi_head_attention" => attention::MultiHeadAttention,
+    "rnn" => recurrent::Rnn,
+    "lstm" => recurrent::Lstm,
+    "gru" => recurrent::Gru,
     "flatten" => shape::Flatten,
     "reshape" => shape::Reshape,
 }
