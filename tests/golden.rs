@@ -6,15 +6,10 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use safetensors::tensor::{Dtype, SafeTensors};
-use wootz::config::load::load_with;
+use common::reference::{self, Reference};
 use wootz::config::source::{FileId, Span};
 use wootz::device::{self, Executor, Globals, Run};
-use wootz::graph::TensorType;
-use wootz::layers::{InputSpec, Model};
+use wootz::layers::InputSpec;
 use wootz::plan::REPORT_HEAD;
 use wootz::train::checkpoint::{NamedTensor, Snapshot};
 use wootz::train::compile::{Compiled, LOSS, Spec, WEIGHT, compile};
@@ -92,56 +87,27 @@ loss: cross_entropy
 optimizer: {adamw: {lr: 3.0e-3, weight_decay: 0.01, decay: all}}
 train: {steps: 20, batch_size: 4}";
 
-/// A reference file's tensors.
-struct Reference(BTreeMap<String, (Vec<usize>, Dtype, Vec<u8>)>);
+/// A training run's reference.
+struct Recorded(Reference);
 
-impl Reference {
-    fn read(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/reference")
-            .join(format!("{name}.safetensors"));
-        let bytes = std::fs::read(&path).expect("the reference file is in the repository");
-        let file = SafeTensors::deserialize(&bytes).expect("it is a safetensors file");
-        let entries = file.iter().map(|(name, view)| {
-            (name.to_owned(), (view.shape().to_vec(), view.dtype(), view.data().to_vec()))
-        });
-        Reference(entries.collect())
-    }
-
-    fn floats(&self, name: &str) -> Vec<f64> {
-        let (_, dtype, bytes) = &self.0[name];
-        match dtype {
-            Dtype::F64 => {
-                bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
-            }
-            _ => bytes
-                .chunks_exact(4)
-                .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
-                .collect(),
-        }
-    }
-
+impl Recorded {
     /// Bytes and type of one step's `x` or `y`.
     fn batch(&self, name: &str, step: usize) -> &[u8] {
-        let (dims, _, bytes) = &self.0[name];
-        let each = bytes.len() / dims[0];
-        &bytes[step * each..(step + 1) * each]
+        let tensor = self.0.tensor(name);
+        let each = tensor.bytes.len() / tensor.dims[0];
+        &tensor.bytes[step * each..(step + 1) * each]
     }
 
     /// `x` or `y` as an input whose sample has no batch axis.
     fn input(&self, name: &str) -> InputSpec {
-        let (dims, dtype, _) = &self.0[name];
-        let shape = wootz::graph::Shape::new(&dims[2..]);
-        let sample =
-            if *dtype == Dtype::I32 { TensorType::i32(shape) } else { TensorType::f32(shape) };
-        InputSpec { name: name.to_owned(), sample }
+        InputSpec { name: name.to_owned(), sample: self.0.tensor(name).ty(2) }
     }
 
     fn initial(&self) -> Snapshot {
-        let model = (self.0.iter())
-            .filter_map(|(name, (dims, _, bytes))| {
+        let model = (self.0.tensors.iter())
+            .filter_map(|(name, tensor)| {
                 let name = name.strip_prefix("init.")?.to_owned();
-                Some(NamedTensor { name, dims: dims.clone(), bytes: bytes.clone() })
+                Some(NamedTensor { name, dims: tensor.dims.clone(), bytes: tensor.bytes.clone() })
             })
             .collect();
         Snapshot { model, ..Snapshot::default() }
@@ -150,7 +116,7 @@ impl Reference {
 
 /// A reference net on an executor.
 struct Net {
-    reference: Reference,
+    reference: Recorded,
     compiled: Compiled,
     executor: Box<dyn Executor>,
     rate: f64,
@@ -158,18 +124,14 @@ struct Net {
 
 impl Net {
     fn open(name: &str, yaml: &str, device: &str) -> Self {
-        let reference = Reference::read(name);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("config.yaml");
+        let reference = Recorded(Reference::read(name));
         let kind = if yaml.contains("loss: mse") {
             "kind: regression"
         } else {
             "kind: classification, classes: 2"
         };
         let data = format!("data: {{train: {{synthetic: {{{kind}, samples: 64, shape: [4]}}}}}}");
-        std::fs::write(&path, format!("version: 1\n{data}\n{yaml}\n")).expect("a temporary file");
-        let read = load_with(&path, &[], &|_| None, |node, cx| Model::decode(node, 2, cx));
-        let (loaded, model) = read.unwrap_or_else(|error| panic!("{error}"));
+        let (loaded, model) = reference::load(&format!("version: 1\n{data}\n{yaml}\n"));
         let batch = loaded.config.train.batch_size;
         let spec = Spec {
             config: &loaded.config,
@@ -232,7 +194,7 @@ impl Net {
 
 fn follow(name: &str, yaml: &str, device: &str) {
     let mut net = Net::open(name, yaml, device);
-    let (losses, norms) = (net.reference.floats("losses"), net.reference.floats("grad_norms"));
+    let (losses, norms) = (net.reference.0.floats("losses"), net.reference.0.floats("grad_norms"));
     for step in 0..20 {
         let (loss, norm) = net.step(step);
         let (wanted, wanted_norm) = (losses[step], norms[step]);
@@ -245,7 +207,7 @@ fn follow(name: &str, yaml: &str, device: &str) {
             "{name} on {device}, step {step}: gradient norm {norm}, PyTorch {wanted_norm}"
         );
     }
-    let (logits, wanted) = (net.eval_logits(), net.reference.floats("eval_logits"));
+    let (logits, wanted) = (net.eval_logits(), net.reference.0.floats("eval_logits"));
     let scale = wanted.iter().fold(1e-3_f64, |m, v| m.max(v.abs()));
     for (index, (a, b)) in logits.iter().zip(&wanted).enumerate() {
         assert!(
@@ -266,7 +228,7 @@ fn final_weights(name: &str, device: &str, net: &mut Net) {
             .chunks_exact(4)
             .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
             .collect();
-        let wanted = net.reference.floats(&format!("final.{}", tensor.name));
+        let wanted = net.reference.0.floats(&format!("final.{}", tensor.name));
         let scale = wanted.iter().fold(1e-2_f64, |m, v| m.max(v.abs()));
         for (index, (a, b)) in given.iter().zip(&wanted).enumerate() {
             // The keys' bias has a gradient of exactly zero: softmax ignores a shift of all

@@ -10,6 +10,7 @@ mod conv2d;
 mod cx;
 mod dropout;
 mod embedding;
+mod forward;
 pub mod init;
 mod language;
 mod layer_norm;
@@ -29,9 +30,10 @@ use crate::config::schema::Schema;
 use crate::graph::ValueId;
 
 pub use cx::{LayerCx, LayerError, Mode, Registry, batch_shape};
+pub use forward::Built;
 pub use language::Model;
 pub use loss::Loss;
-pub use model::{BuildError, Built, InputSpec, Row};
+pub use model::{Body, BuildError, InputSpec, Row};
 
 /// A layer of the model language.
 pub trait Layer: Debug + Send + Sync {

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use super::conv2d::{Conv2d, Padding};
 use super::cx::{Leaves, batch_shape};
 use super::language::{Item, Kind, MOST_ITEMS, Merge, Shortcut};
-use super::{Layer, LayerCx, LayerError, Loss, Mode, Model, Registry, batch_norm};
+use super::{Layer, LayerCx, LayerError, Mode, Model, Registry, batch_norm};
 use crate::config::decode::all_defaults;
 use crate::config::source::Span;
-use crate::config::train::Loss as LossSpec;
 use crate::config::values::PerAxis;
 use crate::graph::{Graph, Leaf, Shape, TensorType, ValueId};
 use crate::ops::{concat, map};
-use crate::plan::Forward;
 
 /// A batch input: its name and the type of one sample, without the batch axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,46 +54,53 @@ pub struct Row {
     pub flops: u64,
 }
 
-/// A graph with its rows.
+/// The layers' graph for one batch size and mode, without a loss.
 #[derive(Clone, Debug)]
-pub struct Built {
-    /// What the plan room takes.
-    pub forward: Forward,
+pub struct Body {
+    /// The graph.
+    pub graph: Graph,
+    /// The model's inputs in order: leaves `Input(0)` and up.
+    pub inputs: Vec<ValueId>,
+    /// The model's outputs; the loss is of the first.
+    pub outputs: Vec<ValueId>,
+    /// New values of states, updated in place.
+    pub state_updates: Vec<ValueId>,
     /// The layers in order.
     pub rows: Vec<Row>,
-    /// Names of the statistics, in the order of the report.
-    pub stats: Vec<&'static str>,
 }
 
 impl Model {
-    /// Builds the graph for a batch size. Parameters and states are declared in `registry` by the
-    /// first call and found there by the next ones. `classes` is the number that targets are below.
+    /// Builds the layers' graph for a batch size. Parameters and states are declared in `registry`
+    /// by the first call and found there by the next ones.
     ///
     /// # Errors
     /// When a layer's input does not fit.
-    #[allow(clippy::too_many_arguments, reason = "a graph depends on all of these")]
-    pub fn forward(
+    pub fn body(
         &self,
         registry: &mut Registry,
         inputs: &[InputSpec],
-        target: &InputSpec,
-        classes: Option<usize>,
-        loss: (&LossSpec, Span),
         batch: usize,
         mode: Mode,
-    ) -> Result<Built, BuildError> {
+    ) -> Result<Body, BuildError> {
+        Ok(self.layers(registry, inputs, batch, mode)?.0)
+    }
+
+    /// The layers' graph, and what the first output comes from.
+    pub(super) fn layers(
+        &self,
+        registry: &mut Registry,
+        inputs: &[InputSpec],
+        batch: usize,
+        mode: Mode,
+    ) -> Result<(Body, Source), BuildError> {
         let mut graph = Graph::new();
         let mut named = BTreeMap::new();
         let mut leaves = Vec::new();
-        for (index, spec) in inputs.iter().chain([target]).enumerate() {
+        for (index, spec) in inputs.iter().enumerate() {
             let value = graph.leaf(Leaf::Input(index), batched(&spec.sample, batch));
             leaves.push(value);
-            if index < inputs.len() {
-                named.insert(
-                    spec.name.clone(),
-                    Source { value, from: format!("input `{}`", spec.name), line: None },
-                );
-            }
+            let from = format!("input `{}`", spec.name);
+            named.insert(spec.name.clone(), Source { value, from, line: None });
         }
         let mut builder = Builder {
             graph,
@@ -110,35 +115,18 @@ impl Model {
             Source { value: leaves[0], from: format!("the data's {}", inputs[0].name), line: None };
         let last = builder.chain(&self.items, "", first, true)?;
         let outputs = builder.outputs(&self.outputs, last)?;
-        let output = outputs[0].clone();
-        let Builder { mut graph, rows, state_updates, .. } = builder;
-        graph.set_scope("loss");
-        let target = leaves[inputs.len()];
-        let built =
-            Loss::build(&mut graph, loss.0, output.value, target, classes).map_err(|error| {
-                BuildError {
-                    span: loss.1,
-                    path: "loss".into(),
-                    message: error.0,
-                    note: Some(format!("the model's output comes from {}", output.described())),
-                }
-            })?;
-        let mut stats = vec![built.rows, built.weights];
-        stats.extend(built.correct);
-        let names = ["loss", "weight", "correct"][..stats.len()].to_vec();
-        let forward = Forward {
-            graph,
+        let body = Body {
+            graph: builder.graph,
             inputs: leaves,
             outputs: outputs.iter().map(|output| output.value).collect(),
-            losses: vec![(built.rows, 1.0)],
-            stats,
-            state_updates,
+            state_updates: builder.state_updates,
+            rows: builder.rows,
         };
-        Ok(Built { forward, rows, stats: names })
+        Ok((body, outputs[0].clone()))
     }
 }
 
-fn batched(sample: &TensorType, batch: usize) -> TensorType {
+pub(super) fn batched(sample: &TensorType, batch: usize) -> TensorType {
     let dims: Vec<usize> =
         std::iter::once(batch).chain(sample.shape.dims().iter().copied()).collect();
     TensorType { shape: Shape::new(dims), dtype: sample.dtype }
@@ -146,14 +134,14 @@ fn batched(sample: &TensorType, batch: usize) -> TensorType {
 
 /// A value and where it came from, for messages.
 #[derive(Clone, Debug)]
-struct Source {
-    value: ValueId,
+pub(super) struct Source {
+    pub(super) value: ValueId,
     from: String,
     line: Option<u32>,
 }
 
 impl Source {
-    fn described(&self) -> String {
+    pub(super) fn described(&self) -> String {
         match self.line {
             Some(line) => format!("{} (line {line})", self.from),
             None => self.from.clone(),

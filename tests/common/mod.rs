@@ -1,8 +1,11 @@
 //! What several tests share.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 pub mod mutate;
+pub mod parity_page;
+pub mod reference;
 
 use std::process::Command;
 
