@@ -211,7 +211,7 @@ impl Problem {
     fn plan(&self, target: &Target) -> plan::Plan {
         let inputs: Vec<ValueId> = self.inputs.iter().map(|(value, _)| *value).collect();
         let outputs: Vec<ValueId> = self.outputs.iter().map(|(_, value)| *value).collect();
-        plan::of_graph(&self.graph, &inputs, &outputs, target)
+        plan::of_graph(&self.graph, &inputs, &outputs, target, plan::Precision::Single)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
