@@ -30,8 +30,9 @@ impl CpuExecutor {
             DeviceError::Unfit(format!("cannot start the worker threads: {error}"))
         })?;
         let mut memory = Memory::new(&plan.pages)?;
-        for (slot, value) in &plan.consts {
-            memory.floats_mut(*slot).fill(*value);
+        for (slot, values) in &plan.consts {
+            let repeated = values.iter().cycle();
+            memory.floats_mut(*slot).iter_mut().zip(repeated).for_each(|(to, from)| *to = *from);
         }
         let info = info(pool.current_num_threads());
         Ok(CpuExecutor { plan, memory, pool, info, reports: Vec::new(), submissions: 0 })

@@ -76,6 +76,9 @@ pub fn run<R: Real>(
                 Leaf::Constant(value) => {
                     Tensor::F(vec![R::of(f64::from(*value)); info.ty.shape.elements()])
                 }
+                Leaf::Table(values) => {
+                    Tensor::F(values.iter().map(|value| R::of(f64::from(*value))).collect())
+                }
                 other => leaf(other, &info.ty),
             });
         }

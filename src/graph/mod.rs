@@ -47,6 +47,8 @@ pub enum Leaf {
     Input(usize),
     /// Every element has this value; filled once, before the first step.
     Constant(f32),
+    /// The elements are these; filled once, before the first step.
+    Table(Arc<[f32]>),
     /// A range of a flat page, in elements: used by the update program.
     Page {
         /// Which page.
@@ -140,6 +142,23 @@ impl Graph {
     /// A value whose every element is `value`; costs no work in the step.
     pub fn constant(&mut self, value: f32, shape: impl Into<Shape>) -> ValueId {
         self.leaf(Leaf::Constant(value), TensorType::f32(shape))
+    }
+
+    /// A value whose elements are `values`; costs no work in the step.
+    ///
+    /// # Errors
+    /// When `shape` has another number of elements.
+    pub fn table(
+        &mut self,
+        values: Arc<[f32]>,
+        shape: impl Into<Shape>,
+    ) -> Result<ValueId, ShapeError> {
+        let shape = shape.into();
+        if shape.elements() != values.len() {
+            let message = format!("{} values do not fill {shape}", values.len());
+            return Err(ShapeError { op: "table", message });
+        }
+        Ok(self.leaf(Leaf::Table(values), TensorType::f32(shape)))
     }
 
     /// Applies an op; returns all its outputs.

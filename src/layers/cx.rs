@@ -54,6 +54,8 @@ pub struct LayerCx<'a> {
     pub mode: Mode,
     /// New values of states so far.
     pub state_updates: &'a mut Vec<ValueId>,
+    /// The inputs after the first, of a layer that takes several.
+    pub others: Vec<ValueId>,
     pub(super) registry: &'a mut Registry,
     pub(super) leaves: &'a mut Leaves,
     /// Path of the layer, such as `h.0.attn`.

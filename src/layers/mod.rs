@@ -22,6 +22,7 @@ mod recurrent;
 mod shape;
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 use crate::config::decode::{Cx, Decode};
 use crate::config::node::Node;
@@ -42,6 +43,11 @@ pub trait Layer: Debug + Send + Sync {
     /// # Errors
     /// When an input does not fit; the message says what was expected and found.
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError>;
+
+    /// How many inputs it takes; those after the first are [`LayerCx::others`].
+    fn inputs(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
 
     /// Whether it may declare parameters: a layer that does not needs no name for its path.
     fn has_parameters(&self) -> bool {

@@ -237,15 +237,15 @@ impl Builder<'_> {
         if let Kind::Merge(merge) = item.kind {
             return self.merge_layer(item, merge, path, &sources);
         }
+        if let Kind::Layer(layer) = &item.kind {
+            return self.layer(item, &item.word, layer, path, sources, trainable);
+        }
         let [input] = <[Source; 1]>::try_from(sources).map_err(|_| {
             let note = "`add`, `multiply` and `concat` bring several layers together".to_owned();
             error(item, format!("`{}` takes one input", item.word), Some(note))
         })?;
         let value = match &item.kind {
-            Kind::Merge(_) => unreachable!("merged above"),
-            Kind::Layer(layer) => {
-                return self.layer(item, &item.word, layer, path, input, trainable);
-            }
+            Kind::Merge(_) | Kind::Layer(_) => unreachable!("built above"),
             Kind::Block(items) => return self.chain(items, path, input, trainable),
             Kind::Residual(items, shortcut) => {
                 self.residual(item, items, *shortcut, path, prefix, input, trainable)?
@@ -320,9 +320,30 @@ impl Builder<'_> {
         word: &str,
         layer: &Arc<dyn Layer>,
         path: &str,
-        input: Source,
+        inputs: Vec<Source>,
         trainable: bool,
     ) -> Result<Source, BuildError> {
+        if !layer.inputs().contains(&inputs.len()) {
+            let (least, most) = layer.inputs().into_inner();
+            let (message, note) = match (least, most) {
+                (_, 1) => (
+                    format!("`{word}` takes one input"),
+                    "`add`, `multiply` and `concat` bring several layers together",
+                ),
+                _ => {
+                    let range = if least == most {
+                        format!("{most}")
+                    } else {
+                        format!("{least} to {most}")
+                    };
+                    (
+                        format!("`{word}` takes {range} inputs, got {}", inputs.len()),
+                        "`from` names them: `from: [first, second]`",
+                    )
+                }
+            };
+            return Err(error(item, message, Some(note.to_owned())));
+        }
         if self.rows.len() >= MOST_ITEMS {
             return Err(error(item, format!("the model has more than {MOST_ITEMS} layers"), None));
         }
@@ -343,9 +364,11 @@ impl Builder<'_> {
             path: path.to_owned(),
             owner,
             trainable,
+            others: inputs[1..].iter().map(|input| input.value).collect(),
         };
-        let value = layer.build(&mut cx, input.value).map_err(|LayerError(message)| {
-            let note = format!("its input comes from {}", input.described());
+        let value = layer.build(&mut cx, inputs[0].value).map_err(|LayerError(message)| {
+            let from: Vec<String> = inputs.iter().map(Source::described).collect();
+            let note = format!("its input comes from {}", from.join(" and "));
             error(item, format!("`{word}`: {message}"), Some(note))
         })?;
         let fresh: usize = self.registry.params[before..].iter().map(|p| p.shape.elements()).sum();
@@ -477,7 +500,7 @@ impl Builder<'_> {
         let mut at = input.clone();
         for (index, (word, layer)) in layers.iter().enumerate() {
             let path = join(&join(path, "downsample"), &index.to_string());
-            at = self.layer(item, word, layer, &path, at, trainable)?;
+            at = self.layer(item, word, layer, &path, vec![at], trainable)?;
         }
         Ok(at)
     }

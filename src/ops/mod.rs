@@ -24,6 +24,7 @@ pub mod pool2d;
 pub mod real;
 pub mod recurrent;
 pub mod reduce;
+pub mod rope;
 pub mod sgd;
 pub mod softmax;
 pub mod stats;
@@ -315,6 +316,7 @@ ops! {
     pool2d,
     recurrent,
     reduce,
+    rope,
     sgd,
     softmax,
     stats,

@@ -8,7 +8,7 @@ use super::{
     ALIGN, Layout, Page, Plan, PlanError, Precision, Program, ProgramId, Roles, Slot, precision,
     prune,
 };
-use crate::graph::{Graph, Leaf, TensorType, ValueId, grad};
+use crate::graph::{Graph, Leaf, Origin, TensorType, ValueId, grad};
 use crate::ops::grad_scale::SCALER;
 use crate::ops::map::{self, Code};
 use crate::ops::update::UpdateRule;
@@ -135,7 +135,7 @@ pub fn of_graph(
 struct Builder<'a> {
     request: &'a Request<'a>,
     stats: usize,
-    consts: Vec<(Slot, f32)>,
+    consts: Vec<(Slot, Arc<[f32]>)>,
     programs: Vec<Program>,
     roles: Roles,
     arena: Vec<u64>,
@@ -292,21 +292,23 @@ impl Builder<'_> {
     }
 
     /// Gives each constant of a graph a slot; equal ones share it.
-    fn place_consts(&mut self, graph: &Graph) -> HashMap<(u32, u64), Slot> {
-        let mut slots: HashMap<(u32, u64), Slot> = self
-            .consts
-            .iter()
-            .map(|(slot, value)| ((value.to_bits(), slot.bytes), *slot))
+    fn place_consts(&mut self, graph: &Graph) -> HashMap<ConstKey, Slot> {
+        let mut slots: HashMap<ConstKey, Slot> = (self.consts.iter())
+            .map(|(slot, values)| (const_key(values, slot.bytes), *slot))
             .collect();
         for info in &graph.values {
-            let crate::graph::Origin::Leaf(Leaf::Constant(value)) = info.origin else { continue };
-            slots.entry((value.to_bits(), info.ty.bytes())).or_insert_with(|| {
+            let values: Arc<[f32]> = match &info.origin {
+                Origin::Leaf(Leaf::Constant(value)) => Arc::new([*value]),
+                Origin::Leaf(Leaf::Table(values)) => values.clone(),
+                _ => continue,
+            };
+            slots.entry(const_key(&values, info.ty.bytes())).or_insert_with(|| {
                 let offset = self
                     .consts
                     .last()
                     .map_or(0, |(s, _)| (s.offset + s.bytes).next_multiple_of(ALIGN));
                 let slot = Slot { page: Page::Consts, offset, bytes: info.ty.bytes() };
-                self.consts.push((slot, value));
+                self.consts.push((slot, values));
                 slot
             });
         }
@@ -318,13 +320,14 @@ impl Builder<'_> {
         leaf: &Leaf,
         ty: &TensorType,
         batch: &[(Slot, TensorType)],
-        consts: &HashMap<(u32, u64), Slot>,
+        consts: &HashMap<ConstKey, Slot>,
     ) -> Slot {
         match leaf {
             Leaf::Param(index) => self.params().params[*index].slot(Page::Params),
             Leaf::State(index) => self.request.states.params[*index].slot(Page::State),
             Leaf::Input(index) => batch[*index].0,
-            Leaf::Constant(value) => consts[&(value.to_bits(), ty.bytes())],
+            Leaf::Constant(value) => consts[&const_key(&[*value], ty.bytes())],
+            Leaf::Table(values) => consts[&const_key(values, ty.bytes())],
             Leaf::Page { page, offset } => {
                 Slot { page: *page, offset: *offset as u64 * 4, bytes: ty.bytes() }
             }
@@ -432,11 +435,18 @@ impl Builder<'_> {
     }
 }
 
+/// Constants are the same if their values' bits and their sizes in bytes are.
+type ConstKey = (Vec<u32>, u64);
+
+fn const_key(values: &[f32], bytes: u64) -> ConstKey {
+    (values.iter().map(|value| value.to_bits()).collect(), bytes)
+}
+
 /// The leaf of each parameter that the graph uses.
 fn param_leaves(graph: &Graph) -> HashMap<usize, ValueId> {
     (graph.values.iter().enumerate())
         .filter_map(|(index, info)| match info.origin {
-            crate::graph::Origin::Leaf(Leaf::Param(param)) => Some((param, ValueId(index as u32))),
+            Origin::Leaf(Leaf::Param(param)) => Some((param, ValueId(index as u32))),
             _ => None,
         })
         .collect()

@@ -210,8 +210,8 @@ pub struct Plan {
     pub programs: Vec<Program>,
     /// What each is for.
     pub roles: Roles,
-    /// Constants to fill before the first step.
-    pub consts: Vec<(Slot, f32)>,
+    /// Constants to fill before the first step: each slot is filled with its values, repeated.
+    pub consts: Vec<(Slot, Arc<[f32]>)>,
 }
 
 impl Plan {

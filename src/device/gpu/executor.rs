@@ -155,8 +155,9 @@ impl GpuExecutor {
     }
 
     fn fill_constants(&self) {
-        for (slot, value) in &self.plan.consts {
-            let values = vec![*value; (slot.bytes / 4) as usize];
+        for (slot, values) in &self.plan.consts {
+            let count = (slot.bytes / 4) as usize;
+            let values: Vec<f32> = values.iter().copied().cycle().take(count).collect();
             self.gpu.queue.write_buffer(
                 &self.pages[&slot.page],
                 slot.offset,

@@ -82,14 +82,13 @@ pub(super) fn forward<R: Real>(op: &Recurrent, call: Call<'_, R>) {
     c.fill(R::ZERO);
     for step in op.steps(time) {
         let at = step.at;
-        kept.par_chunks_mut(time * kept_width)
-            .with_min_len(together(width))
-            .enumerate()
-            .for_each(|(sample, kept)| {
+        kept.par_chunks_mut(time * kept_width).with_min_len(together(width)).enumerate().for_each(
+            |(sample, kept)| {
                 let s = &mut kept[at * kept_width..][..width];
                 let x = &x[(sample * time + at) * width..][..width];
                 simd(|| start(op.cell, s, x, bias));
-            });
+            },
+        );
         if let Some(before) = step.before {
             let product = Gemm {
                 m: batch,
@@ -112,7 +111,8 @@ pub(super) fn forward<R: Real>(op: &Recurrent, call: Call<'_, R>) {
                 None => h[at * hidden..(at + 1) * hidden].fill(R::ZERO),
             }
             let x = &x[(sample * time + at) * width..][..width];
-            let (kept, h) = (&mut kept[at * kept_width..][..kept_width], &mut h[at * hidden..][..hidden]);
+            let (kept, h) =
+                (&mut kept[at * kept_width..][..kept_width], &mut h[at * hidden..][..hidden]);
             simd(|| finish(op.cell, kept, h, c, x));
         });
     }
@@ -194,22 +194,24 @@ pub(super) fn backward<R: Real>(op: &Recurrent, call: Call<'_, R>) {
             .par_chunks_mut(time * width)
             .zip(d_x.par_iter_mut())
             .zip(dh.par_chunks_mut(hidden).zip(dc.par_chunks_mut(hidden)));
-        samples.with_min_len(together(width)).enumerate().for_each(|(sample, ((d_s, d_x), (dh, dc)))| {
-            let row = |step: usize| sample * time + step;
-            let kept_row = |step: usize| &kept[row(step) * kept_width..][..kept_width];
-            let before = match (op.cell, step.before) {
-                (Cell::Lstm, Some(before)) => &kept_row(before)[4 * hidden..],
-                (Cell::Gru, Some(before)) => &h[row(before) * hidden..][..hidden],
-                _ => &zeros[..],
-            };
-            let d_h = &d_h[row(at) * hidden..][..hidden];
-            let d_s = &mut d_s[at * width..][..width];
-            let d_x = if d_x.is_empty() { &mut [] } else { &mut d_x[at * width..][..width] };
-            simd(|| {
-                zip(dh, d_h, d_h, d_h, |dh, d, _, _| dh + d);
-                back(op.cell, kept_row(at), before, dh, dc, d_s, d_x);
-            });
-        });
+        samples.with_min_len(together(width)).enumerate().for_each(
+            |(sample, ((d_s, d_x), (dh, dc)))| {
+                let row = |step: usize| sample * time + step;
+                let kept_row = |step: usize| &kept[row(step) * kept_width..][..kept_width];
+                let before = match (op.cell, step.before) {
+                    (Cell::Lstm, Some(before)) => &kept_row(before)[4 * hidden..],
+                    (Cell::Gru, Some(before)) => &h[row(before) * hidden..][..hidden],
+                    _ => &zeros[..],
+                };
+                let d_h = &d_h[row(at) * hidden..][..hidden];
+                let d_s = &mut d_s[at * width..][..width];
+                let d_x = if d_x.is_empty() { &mut [] } else { &mut d_x[at * width..][..width] };
+                simd(|| {
+                    zip(dh, d_h, d_h, d_h, |dh, d, _, _| dh + d);
+                    back(op.cell, kept_row(at), before, dh, dc, d_s, d_x);
+                });
+            },
+        );
     }
 }
 

@@ -247,11 +247,8 @@ impl Op for RecurrentGrad {
 pub fn cases() -> Vec<Case> {
     let case = |name: &str, cell: Cell, [batch, time, hidden]: [usize; 3], reverse: bool| {
         let width = cell.gates() * hidden;
-        let ins = [
-            Shape::from([batch, time, width]),
-            Shape::from([width, hidden]),
-            Shape::from([width]),
-        ];
+        let ins =
+            [Shape::from([batch, time, width]), Shape::from([width, hidden]), Shape::from([width])];
         // Small weights: sums of many of them would saturate every gate.
         let bound = 1.0 / (hidden as f32).sqrt();
         let domains = [Domain::Normal, Domain::Uniform(-bound, bound), Domain::Normal];
