@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::dropout::dropout;
+use super::dropout::Dropout;
 use super::init::{Fans, Initializer, Nothing, torch_default};
 use super::{Layer, LayerCx, LayerError, Mode, batch_shape};
 use crate::config::macros::{options, tagged};
@@ -225,11 +225,8 @@ impl MultiHeadAttention {
         let v = stack(cx, kv, dim, (0..queries).map(|head| heads.key_width() + of(head)))?;
         let products = matmul::matmul(cx.graph, q, k, false, true)?;
         let scores = map::scale(cx.graph, products, (1.0 / (dim as f64).sqrt()) as f32)?;
-        let mut p = cx.graph.op(Softmax, &[scores])?;
-        let stream = cx.stream();
-        if cx.mode == Mode::Train && self.dropout > 0.0 {
-            p = dropout(cx, p, self.dropout, stream)?;
-        }
+        let p = cx.graph.op(Softmax, &[scores])?;
+        let p = Dropout { p: self.dropout }.build(cx, p)?;
         let mixed = matmul::matmul(cx.graph, p, v, false, false)?;
         let mixed = cx.graph.reshape(mixed, [queries, batch, length, dim])?;
         let mut side_by_side = Vec::new();

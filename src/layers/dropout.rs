@@ -29,8 +29,7 @@ impl Layer for Dropout {
     }
 }
 
-/// Sets elements to zero with probability `p` and scales the others by 1/(1 − p).
-pub(super) fn dropout(
+fn dropout(
     cx: &mut LayerCx<'_>,
     x: ValueId,
     p: f64,

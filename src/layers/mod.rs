@@ -20,6 +20,7 @@ mod model;
 mod pool;
 mod recurrent;
 mod shape;
+mod transformer_block;
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -94,6 +95,7 @@ layers! {
     "embedding" => embedding::Embedding,
     "positional_embedding" => embedding::PositionalEmbedding,
     "multi_head_attention" => attention::MultiHeadAttention,
+    "transformer_block" => transformer_block::TransformerBlock,
     "rnn" => recurrent::Rnn,
     "lstm" => recurrent::Lstm,
     "gru" => recurrent::Gru,

@@ -363,6 +363,7 @@ impl Builder<'_> {
             leaves: &mut self.leaves,
             path: path.to_owned(),
             owner,
+            part: String::new(),
             trainable,
             others: inputs[1..].iter().map(|input| input.value).collect(),
         };

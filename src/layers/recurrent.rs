@@ -1,8 +1,8 @@
 //! `rnn`, `lstm` and `gru`.
 
-use super::dropout::dropout;
+use super::dropout::Dropout;
 use super::init::{Fans, Initializer, torch_default};
-use super::{Layer, LayerCx, LayerError, Mode, batch_shape};
+use super::{Layer, LayerCx, LayerError, batch_shape};
 use crate::config::macros::{choices, options};
 use crate::graph::ValueId;
 use crate::ops::recurrent::{Cell, Recurrent};
@@ -163,11 +163,8 @@ impl Stack<'_> {
             let last = layer + 1 == self.num_layers;
             let output = if last { self.output } else { States::Sequence };
             at = self.layer(cx, at, layer, output)?;
-            if self.dropout > 0.0 && !last {
-                let stream = cx.stream();
-                if cx.mode == Mode::Train {
-                    at = dropout(cx, at, self.dropout, stream)?;
-                }
+            if !last {
+                at = Dropout { p: self.dropout }.build(cx, at)?;
             }
         }
         Ok(at)
