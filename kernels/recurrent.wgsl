@@ -10,7 +10,9 @@ const DEPTH: u32 = 16u;
 const ROWS: u32 = 32u;
 const WEIGHTS: u32 = ROWS * DEPTH;
 
-@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+alias x_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> x: array<x_t>;
 @group(0) @binding(5) var<storage, read_write> kept: array<f32>;
 @group(0) @binding(6) var<storage, read_write> bias: array<f32>;
 

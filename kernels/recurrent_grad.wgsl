@@ -10,7 +10,9 @@ const DEPTH: u32 = 32u;
 const ROWS: u32 = 16u;
 const WEIGHTS: u32 = ROWS * DEPTH;
 
-@group(0) @binding(2) var<storage, read_write> d_h: array<f32>;
+alias d_h_t = f32;
+
+@group(0) @binding(2) var<storage, read_write> d_h: array<d_h_t>;
 @group(0) @binding(5) var<storage, read_write> kept: array<f32>;
 
 fn fetch_state(first: u32, term: u32, e: u32) -> vec4<f32> {
@@ -90,7 +92,7 @@ fn recurrent_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     let unit = first_unit + local % 16u;
     var d_s = vec4<f32>();
     if (sample < dims.batch && unit < dims.hidden) {
-        d_s = cell_grad(sample, unit, dh + d_h[row_of(sample, dims.step) * dims.hidden + unit]);
+        d_s = cell_grad(sample, unit, dh + f32(d_h[row_of(sample, dims.step) * dims.hidden + unit]));
     }
     // A quad's parts are written in turns: a write to a part may touch all of it.
     // @for j in 4

@@ -3,9 +3,9 @@
 
 fn cell(sample: u32, unit: u32, sums: vec4<f32>) -> f32 {
     let at = row_of(sample, dims.step) * 3u * dims.hidden + unit;
-    let r = safe_sigmoid(sums[0] + x[at]);
-    let z = safe_sigmoid(sums[1] + x[at + dims.hidden]);
-    let n = safe_tanh(x[at + 2u * dims.hidden] + r * sums[2]);
+    let r = safe_sigmoid(sums[0] + f32(x[at]));
+    let z = safe_sigmoid(sums[1] + f32(x[at + dims.hidden]));
+    let n = safe_tanh(f32(x[at + 2u * dims.hidden]) + r * sums[2]);
     var h = (1.0 - z) * n;
     if (dims.before != NONE) {
         h += z * state_at(row_of(sample, dims.before) * dims.hidden + unit);

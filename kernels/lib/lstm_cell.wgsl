@@ -3,10 +3,10 @@
 
 fn cell(sample: u32, unit: u32, sums: vec4<f32>) -> f32 {
     let at = row_of(sample, dims.step) * 4u * dims.hidden + unit;
-    let i = safe_sigmoid(sums[0] + x[at]);
-    let f = safe_sigmoid(sums[1] + x[at + dims.hidden]);
-    let g = safe_tanh(sums[2] + x[at + 2u * dims.hidden]);
-    let o = safe_sigmoid(sums[3] + x[at + 3u * dims.hidden]);
+    let i = safe_sigmoid(sums[0] + f32(x[at]));
+    let f = safe_sigmoid(sums[1] + f32(x[at + dims.hidden]));
+    let g = safe_tanh(sums[2] + f32(x[at + 2u * dims.hidden]));
+    let o = safe_sigmoid(sums[3] + f32(x[at + 3u * dims.hidden]));
     var c = i * g;
     if (dims.before != NONE) {
         c += f * kept[(row_of(sample, dims.before) * 5u + 4u) * dims.hidden + unit];

@@ -100,7 +100,8 @@ impl Layer for TransformerBlock {
             init: self.init.clone(),
         };
         let memory = cx.others.clone();
-        let mut y = self.part(cx, x, "norm1", |cx, x| cx.inside("self_attn", &attention, x, vec![]))?;
+        let mut y =
+            self.part(cx, x, "norm1", |cx, x| cx.inside("self_attn", &attention, x, vec![]))?;
         let mut last = "norm2";
         if !memory.is_empty() {
             let across =

@@ -2,6 +2,7 @@
 //! cells of its samples and units.
 
 use super::{Cell, Extents, Recurrent, Step};
+use crate::graph::TensorType;
 use crate::ops::{Bind, Kernel, Launch};
 
 /// Samples and units of a workgroup, forward and backward.
@@ -44,8 +45,9 @@ fn launches(
 }
 
 /// Operands x, weight, bias → h, kept.
-pub(super) fn forward(op: &Recurrent, e: Extents) -> Vec<Launch> {
-    let mut kernel = kernel(op, e, "recurrent", ["lstm_cell", "rnn_cell", "gru_cell"]);
+pub(super) fn forward(op: &Recurrent, x: &TensorType, e: Extents) -> Vec<Launch> {
+    let mut kernel =
+        kernel(op, e, "recurrent", ["lstm_cell", "rnn_cell", "gru_cell"]).stored("x", x);
     if matches!(op.cell, Cell::Tanh | Cell::Relu) {
         kernel = kernel.with("RELU", u32::from(op.cell == Cell::Relu));
     }
@@ -59,9 +61,9 @@ pub(super) fn backward_scratch(e: Extents) -> usize {
 }
 
 /// Operands d_h, weight, kept and h → d_s, d_x.
-pub(super) fn backward(op: &Recurrent, e: Extents) -> Vec<Launch> {
+pub(super) fn backward(op: &Recurrent, d_h: &TensorType, e: Extents) -> Vec<Launch> {
     let libraries = ["lstm_cell_grad", "rnn_cell_grad", "gru_cell_grad"];
-    let kernel = kernel(op, e, "recurrent_grad", libraries);
+    let kernel = kernel(op, e, "recurrent_grad", libraries).stored("d_h", d_h);
     let mut binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0), Bind::In(2)];
     match op.cell {
         Cell::Tanh | Cell::Relu => {}

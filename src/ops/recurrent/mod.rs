@@ -20,7 +20,8 @@ use super::{concat, matmul, reduce};
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::{
-    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Real, ScratchCall, Target,
+    Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage,
+    Target,
 };
 
 /// A kind of cell.
@@ -197,8 +198,12 @@ impl Op for Recurrent {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        if port == Port::In(0) { Storage::Either } else { Storage::Single }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::forward(self, Extents::of(call.outs[0]))
+        gpu::forward(self, call.ins[0], Extents::of(call.outs[0]))
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -229,8 +234,12 @@ impl Op for RecurrentGrad {
 
     cpu_by_eval!();
 
+    fn storage(&self, port: Port) -> Storage {
+        if port == Port::In(0) { Storage::Either } else { Storage::Single }
+    }
+
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::backward(&self.0, Extents::of(call.ins[0]))
+        gpu::backward(&self.0, call.ins[0], Extents::of(call.ins[0]))
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
