@@ -138,12 +138,12 @@ impl MultiHeadAttention {
     fn heads(&self, features: usize) -> Result<Heads, LayerError> {
         let queries = self.num_heads;
         let keys = self.num_kv_heads.unwrap_or(queries);
-        if queries % keys != 0 {
+        if !queries.is_multiple_of(keys) {
             return Err(LayerError(format!(
                 "cannot share {keys} heads of keys among {queries} of queries"
             )));
         }
-        if self.head_dim.is_none() && features % queries != 0 {
+        if self.head_dim.is_none() && !features.is_multiple_of(queries) {
             return Err(LayerError(format!(
                 "cannot split {features} features into {queries} heads"
             )));
@@ -152,7 +152,7 @@ impl MultiHeadAttention {
             return Err(LayerError("`window` needs `causal: true`".into()));
         }
         let dim = self.head_dim.unwrap_or(features / queries);
-        if matches!(self.positions, Some(Positions::Rope(_))) && dim % 2 != 0 {
+        if matches!(self.positions, Some(Positions::Rope(_))) && !dim.is_multiple_of(2) {
             return Err(LayerError(format!("`rope` turns pairs, but a head has {dim} features")));
         }
         Ok(Heads { queries, keys, dim })
