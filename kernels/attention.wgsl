@@ -49,7 +49,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     if (CAUSAL == 1u) {
         last = min(p.first + BLOCK, dims.length);
     }
-    for (var key = 0u; key < last; key += BLOCK) {
+    for (var key = first_key(p.first, BLOCK); key < last; key += BLOCK) {
         workgroupBarrier();
         keep_other(p, key, 1u, local);
         workgroupBarrier();
@@ -72,7 +72,8 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         // @for i in MINE
         var largest_$i = -3.0e38;
         // @for j in MINE
-        s_$i_$j = select(-3.0e38, s_$i_$j * dims.scale, is_seen(p.first + down + $iu * 8u, key + across + $ju * 8u));
+        s_$i_$j = score(p.slope, s_$i_$j, p.first + down + $iu * 8u, key + across + $ju * 8u);
+        s_$i_$j = select(-3.0e38, s_$i_$j, is_seen(p.first + down + $iu * 8u, key + across + $ju * 8u));
         largest_$i = max(largest_$i, s_$i_$j);
         // @end
         parts[(down + $iu * 8u) * 8u + across] = largest_$i;

@@ -32,10 +32,12 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
     // @end
     // @end
     var query = 0u;
+    var last = dims.length;
     if (CAUSAL == 1u) {
         query = p.first;
+        last = min(dims.length, p.first + BLOCK + dims.window);
     }
-    for (; query < dims.length; query += BLOCK) {
+    for (; query < last; query += BLOCK) {
         workgroupBarrier();
         keep_other(p, query, 0u, local);
         workgroupBarrier();
@@ -82,7 +84,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
             {
                 let row = down + $iu * 8u;
                 let seen = is_seen(query + column, p.first + row);
-                let value = select(0.0, exp(s_$i_$j * dims.scale - log_sum), seen);
+                let value = select(0.0, exp(score(p.slope, s_$i_$j, query + column, p.first + row) - log_sum), seen);
                 let mask = kept(p.head_index, query + column, p.first + row);
                 weights[row * WEIGHTS + column / 4u][column % 4u] = value * mask;
                 d_$i_$j = value * (d_$i_$j * mask - row_delta) * dims.scale;

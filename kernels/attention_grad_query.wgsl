@@ -55,7 +55,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     if (CAUSAL == 1u) {
         last = min(p.first + BLOCK, dims.length);
     }
-    for (var key = 0u; key < last; key += BLOCK) {
+    for (var key = first_key(p.first, BLOCK); key < last; key += BLOCK) {
         workgroupBarrier();
         keep_other(p, key, 2u, local);
         workgroupBarrier();
@@ -96,7 +96,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
             let row = down + $iu * 8u;
             let column = across + $ju * 8u;
             let seen = is_seen(p.first + row, key + column);
-            let value = select(0.0, exp(s_$i_$j * dims.scale - lse_$i), seen);
+            let value = select(0.0, exp(score(p.slope, s_$i_$j, p.first + row, key + column) - lse_$i), seen);
             let mask = kept(p.head_index, p.first + row, key + column);
             weights[row * WEIGHTS + column / 4u][column % 4u] = value * (d_$i_$j * mask - deltas[row]) * dims.scale;
         }

@@ -40,12 +40,13 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     if (CAUSAL == 1u) {
         last = min(first + ROWS, dims.length);
     }
+    let start = first_key(first, 32u);
     var top = -3.0e38;
     var total = 0.0;
     // @for q in QUADS
-    var one_$q = block_quad(p, 0u, 1u, local + $qu * THREADS);
+    var one_$q = block_quad(p, start, 1u, local + $qu * THREADS);
     // @end
-    for (var key = 0u; key < last; key += 32u) {
+    for (var key = start; key < last; key += 32u) {
         workgroupBarrier();
         // @for q in QUADS
         keep_one(one_$q, local + $qu * THREADS);
@@ -76,7 +77,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         var largest = top;
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let s_$i = select(-3.0e38, scores[p.scores + lane * SCORES + c_$i] * dims.scale, is_seen(row, key + c_$i));
+        let s_$i = select(-3.0e38, score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i), is_seen(row, key + c_$i));
         largest = max(largest, s_$i);
         // @end
         total *= exp(max(top - largest, -100.0));
@@ -95,10 +96,10 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     // @end
     // @end
     // @for q in QUADS
-    one_$q = block_quad(p, 0u, 1u, local + $qu * THREADS);
-    var two_$q = block_quad(p, 0u, 2u, local + $qu * THREADS);
+    one_$q = block_quad(p, start, 1u, local + $qu * THREADS);
+    var two_$q = block_quad(p, start, 2u, local + $qu * THREADS);
     // @end
-    for (var key = 0u; key < last; key += 32u) {
+    for (var key = start; key < last; key += 32u) {
         workgroupBarrier();
         // @for q in QUADS
         keep_one(one_$q, local + $qu * THREADS);
@@ -130,7 +131,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         workgroupBarrier();
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let p_$i = select(0.0, exp(scores[p.scores + lane * SCORES + c_$i] * dims.scale - log_sum), is_seen(row, key + c_$i));
+        let p_$i = select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i) - log_sum), is_seen(row, key + c_$i));
         weights[p.weights + lane * WEIGHTS + c_$i] = f16(p_$i * kept(p.head_index, row, key + c_$i));
         // @end
         workgroupBarrier();

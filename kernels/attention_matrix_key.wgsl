@@ -47,14 +47,16 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
     // @end
     // @end
     var query = 0u;
+    var last = dims.length;
     if (CAUSAL == 1u) {
         query = first;
+        last = min(dims.length, first + ROWS + dims.window);
     }
     // @for q in QUADS
     var one_$q = block_quad(p, query, 0u, local + $qu * THREADS);
     var two_$q = d_out_block(p, query, local + $qu * THREADS);
     // @end
-    for (; query < dims.length; query += 32u) {
+    for (; query < last; query += 32u) {
         workgroupBarrier();
         // @for q in QUADS
         keep_one(one_$q, local + $qu * THREADS);
@@ -86,7 +88,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         workgroupBarrier();
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let p_$i = f16(select(0.0, exp(scores[p.scores + lane * SCORES + c_$i] * dims.scale - lse[row_number(p, query + c_$i)]), is_seen(query + c_$i, row)));
+        let p_$i = f16(select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], query + c_$i, row) - lse[row_number(p, query + c_$i)]), is_seen(query + c_$i, row)));
         weights[p.weights + lane * WEIGHTS + c_$i] = f16(f32(p_$i) * kept(p.head_index, query + c_$i, row));
         // @end
         workgroupBarrier();

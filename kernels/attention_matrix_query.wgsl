@@ -62,11 +62,12 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     if (CAUSAL == 1u) {
         last = min(first + ROWS, dims.length);
     }
+    let start = first_key(first, 32u);
     // @for q in QUADS
-    var one_$q = block_quad(p, 0u, 1u, local + $qu * THREADS);
-    var two_$q = block_quad(p, 0u, 2u, local + $qu * THREADS);
+    var one_$q = block_quad(p, start, 1u, local + $qu * THREADS);
+    var two_$q = block_quad(p, start, 2u, local + $qu * THREADS);
     // @end
-    for (var key = 0u; key < last; key += 32u) {
+    for (var key = start; key < last; key += 32u) {
         workgroupBarrier();
         // @for q in QUADS
         keep_one(one_$q, local + $qu * THREADS);
@@ -98,7 +99,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         workgroupBarrier();
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let p_$i = select(0.0, exp(scores[p.scores + lane * SCORES + c_$i] * dims.scale - log_sum), is_seen(row, key + c_$i));
+        let p_$i = select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i) - log_sum), is_seen(row, key + c_$i));
         // @end
         workgroupBarrier();
         // @for c in STRIPS

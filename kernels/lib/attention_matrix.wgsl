@@ -1,5 +1,5 @@
 // @use lib/matrix16
-// @use lib/philox
+// @use lib/attention_scores
 // What the attention kernels on matrix units share. GROUPS groups of 32 threads each own 32 rows of
 // one head (queries, or keys), as STRIPS strips of SIDE, whose parts they keep in registers; together
 // they walk over blocks of 32 rows of the other side, which lie in workgroup memory while the next
@@ -13,10 +13,6 @@ const HEAD: u32 = 64u;
 // HEAD / SIDE and 32 / SIDE.
 const FEATURES: u32 = 4u;
 const STRIPS: u32 = 2u;
-// 1 where a query sees only keys up to its own position.
-const CAUSAL: u32 = 1u;
-// 1 where elements of P are dropped.
-const DROPOUT: u32 = 0u;
 
 const GROUPS: u32 = 4u;
 const THREADS: u32 = GROUPS * 32u;
@@ -27,19 +23,6 @@ const QUADS: u32 = 4u;
 const SCORES: u32 = 36u;
 const WEIGHTS: u32 = 40u;
 const STRIDE: u32 = HEAD + 8u;
-
-struct Dims {
-    // Samples times heads.
-    heads_total: u32,
-    length: u32,
-    width: u32,
-    heads: u32,
-    scale: f32,
-    dropout: f32,
-    stream: u32,
-}
-
-@group(0) @binding(0) var<uniform> dims: Dims;
 
 // Scores of a group's rows, and P or dS in half precision.
 var<workgroup> scores: array<f32, ROWS * SCORES>;
@@ -60,6 +43,8 @@ struct Place {
     // Where the group's scores and weights begin.
     scores: u32,
     weights: u32,
+    // What a score loses for each position between query and key.
+    slope: f32,
 }
 
 // Workgroups of a head. (Head and first row of a workgroup are found apart from what differs within
@@ -77,6 +62,7 @@ fn place_of(head_index: u32, first: u32, local: u32) -> Place {
         first + group * 32u,
         group * 32u * SCORES,
         group * 32u * WEIGHTS,
+        slope_of(head_index % dims.heads),
     );
 }
 
@@ -147,17 +133,4 @@ fn two_across(r: u32, d: u32) -> right_part {
 
 fn weights_at(p: Place, r: u32, c: u32) -> left_part {
     return coopLoadT<left_part>(&weights[p.weights + r * WEIGHTS + c], WEIGHTS);
-}
-
-fn is_seen(q: u32, k: u32) -> bool {
-    return q < dims.length && k < dims.length && (CAUSAL == 0u || k <= q);
-}
-
-// What P's element is multiplied with: 0 or 1/(1 − p).
-fn kept(head_index: u32, q: u32, k: u32) -> f32 {
-    if (DROPOUT == 0u) {
-        return 1.0;
-    }
-    let draw = philox_uniform(dims.stream, (head_index * dims.length + q) * dims.length + k);
-    return select(0.0, 1.0 / (1.0 - dims.dropout), draw >= dims.dropout);
 }

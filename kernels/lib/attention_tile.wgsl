@@ -1,4 +1,4 @@
-// @use lib/philox
+// @use lib/attention_scores
 // What the attention kernels share. A workgroup of 64 threads, 8 by 8, owns BLOCK rows of one head
 // (queries, or keys) and walks over blocks of the other side. Tiles of rows lie in workgroup memory
 // as quads of features, rows padded by one quad to spread the banks. A thread has the rows
@@ -13,10 +13,6 @@ const MINE: u32 = 4u;
 const HEAD: u32 = 64u;
 const QUADS: u32 = 16u;
 const OWN: u32 = 2u;
-// 1 where a query sees only keys up to its own position.
-const CAUSAL: u32 = 1u;
-// 1 where elements of P are dropped.
-const DROPOUT: u32 = 0u;
 
 const THREADS: u32 = 64u;
 const STRIDE: u32 = QUADS + 1u;
@@ -25,19 +21,6 @@ const TILE: u32 = BLOCK * STRIDE + 8u;
 // Quads of a row of weights.
 const WEIGHTS: u32 = BLOCK / 4u + 1u;
 const ALL_WEIGHTS: u32 = BLOCK * WEIGHTS;
-
-struct Dims {
-    // Samples times heads.
-    heads_total: u32,
-    length: u32,
-    width: u32,
-    heads: u32,
-    scale: f32,
-    dropout: f32,
-    stream: u32,
-}
-
-@group(0) @binding(0) var<uniform> dims: Dims;
 
 var<workgroup> own: array<vec4<f32>, TILE>;
 var<workgroup> other: array<vec4<f32>, TILE>;
@@ -53,27 +36,16 @@ struct Place {
     column: u32,
     // First query or key of the tile.
     first: u32,
+    // What a score loses for each position between query and key.
+    slope: f32,
 }
 
 fn place_of(index: u32) -> Place {
     let tiles = (dims.length + BLOCK - 1u) / BLOCK;
     let head_index = index / tiles;
     let sample = head_index / dims.heads;
-    let column = (head_index % dims.heads) * HEAD;
-    return Place(head_index, sample, column, (index % tiles) * BLOCK);
-}
-
-fn is_seen(q: u32, k: u32) -> bool {
-    return q < dims.length && k < dims.length && (CAUSAL == 0u || k <= q);
-}
-
-// What P's element is multiplied with: 0 or 1/(1 − p).
-fn kept(head_index: u32, q: u32, k: u32) -> f32 {
-    if (DROPOUT == 0u) {
-        return 1.0;
-    }
-    let draw = philox_uniform(dims.stream, (head_index * dims.length + q) * dims.length + k);
-    return select(0.0, 1.0 / (1.0 - dims.dropout), draw >= dims.dropout);
+    let head = head_index % dims.heads;
+    return Place(head_index, sample, head * HEAD, (index % tiles) * BLOCK, slope_of(head));
 }
 
 // Whether the features of a quad belong to the head.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::Layer;
 use super::init::{Fans, Initializer};
 use crate::graph::{DType, Graph, Leaf, Shape, ShapeError, TensorType, ValueId};
 use crate::plan::{Init, ParamSpec};
@@ -64,6 +65,8 @@ pub struct LayerCx<'a> {
     pub(super) path: String,
     /// Path whose parameters the layer uses: its own, or that of the layer it shares with.
     pub(super) owner: String,
+    /// What stands before the names of parameters: the part of the layer that is built, and a dot.
+    pub(super) part: String,
     pub(super) trainable: bool,
 }
 
@@ -95,7 +98,7 @@ impl LayerCx<'_> {
                 "needs a parameter `{name}` of {shape}, larger than any memory"
             )));
         }
-        let full = format!("{}.{name}", self.owner);
+        let full = format!("{}.{}{name}", self.owner, self.part);
         let shared = self.owner != self.path;
         if shared && !self.registry.param_index.contains_key(&full) {
             return Err(LayerError(format!("`{}` has no parameter `{name}` to share", self.owner)));
@@ -128,7 +131,7 @@ impl LayerCx<'_> {
     /// State that is kept with the model but not trained.
     pub fn state(&mut self, name: &str, shape: impl Into<Shape>, init: Init) -> ValueId {
         let shape = shape.into();
-        let full = format!("{}.{name}", self.owner);
+        let full = format!("{}.{}{name}", self.owner, self.part);
         let states = &mut self.registry.states;
         let index = *self.registry.state_index.entry(full.clone()).or_insert_with(|| {
             states.push(ParamSpec { name: full.clone(), shape: shape.clone(), init, decay: false });
@@ -155,6 +158,25 @@ impl LayerCx<'_> {
     ) -> Result<ValueId, LayerError> {
         let init = init.as_ref().map_or(default, |init| init.resolve(fans));
         self.param(name, shape, init, true)
+    }
+
+    /// Builds a part of the layer from another layer: its parameters have `name` and a dot in front
+    /// of their names, and its inputs after the first are `others`.
+    ///
+    /// # Errors
+    /// Those of the other layer.
+    pub fn inside(
+        &mut self,
+        name: &str,
+        layer: &dyn Layer,
+        x: ValueId,
+        others: Vec<ValueId>,
+    ) -> Result<ValueId, LayerError> {
+        let outside = (self.part.clone(), std::mem::replace(&mut self.others, others));
+        self.part = format!("{}{name}.", self.part);
+        let result = layer.build(self, x);
+        (self.part, self.others) = outside;
+        result
     }
 
     /// A number for a stream of random numbers that no other layer of the model has.

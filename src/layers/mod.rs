@@ -28,17 +28,19 @@ mod layer_norm;
 mod linear;
 pub mod loss;
 mod model;
-mod permute;
 mod pad;
 mod patch_embedding;
+mod permute;
 mod pixel_shuffle;
 mod pool;
+mod recurrent;
 mod reduce;
 mod scale;
 mod shape;
 mod slice;
 mod squeeze_excite;
 mod template;
+mod transformer_block;
 mod upsample;
 
 use std::fmt::Debug;
@@ -155,6 +157,10 @@ layers! {
     "class_token" => class_token::ClassToken,
     "positional_embedding" => embedding::PositionalEmbedding,
     "multi_head_attention" => attention::MultiHeadAttention,
+    "transformer_block" => transformer_block::TransformerBlock,
+    "rnn" => recurrent::Rnn,
+    "lstm" => recurrent::Lstm,
+    "gru" => recurrent::Gru,
     "flatten" => shape::Flatten,
     "reshape" => shape::Reshape,
     "permute" => permute::Permute,

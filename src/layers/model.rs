@@ -347,15 +347,18 @@ impl Builder<'_> {
         trainable: bool,
     ) -> Result<Source, BuildError> {
         if !layer.inputs().contains(&inputs.len()) {
-            let (message, note) = match layer.inputs().end() {
-                1 => (
+            let (message, note) = match layer.inputs().into_inner() {
+                (_, 1) => (
                     format!("`{word}` takes one input"),
                     "`add`, `multiply` and `concat` bring several layers together",
                 ),
-                most => (
-                    format!("`{word}` takes {most} inputs, got {}", inputs.len()),
-                    "`from` names them: `from: [first, second]`",
-                ),
+                (least, most) => {
+                    let range = if least == most { "" } else { &format!("{least} to ") };
+                    (
+                        format!("`{word}` takes {range}{most} inputs, got {}", inputs.len()),
+                        "`from` names them: `from: [first, second]`",
+                    )
+                }
             };
             return Err(error(item, message, Some(note.to_owned())));
         }
@@ -376,6 +379,7 @@ impl Builder<'_> {
             leaves: &mut self.leaves,
             path: path.to_owned(),
             owner,
+            part: String::new(),
             trainable,
             others: inputs[1..].iter().map(|input| input.value).collect(),
         };

@@ -23,14 +23,16 @@ pub mod log_sum_exp;
 pub mod map;
 pub mod matmul;
 pub mod max;
-pub mod permute;
-pub mod pad;
 pub mod one_hot;
+pub mod pad;
+pub mod permute;
 pub mod philox;
 pub mod pool2d;
 pub mod real;
+pub mod recurrent;
 pub mod reduce;
 pub mod resize;
+pub mod rope;
 pub mod sgd;
 pub mod softmax;
 pub mod stats;
@@ -328,8 +330,10 @@ ops! {
     pad,
     one_hot,
     pool2d,
+    recurrent,
     reduce,
     resize,
+    rope,
     sgd,
     softmax,
     stats,

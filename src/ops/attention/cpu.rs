@@ -1,6 +1,8 @@
 //! Attention on the CPU: samples in parallel, heads one after another, blocks of queries whose
 //! scores stay in cache.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::{Attention, Extents};
@@ -45,36 +47,54 @@ fn transposed<R>(m: Matrix<'_, R>) -> Matrix<'_, R> {
 }
 
 /// `(first query, queries, keys seen by any of them)` of each block.
-fn blocks(e: &Extents, causal: bool) -> impl Iterator<Item = (usize, usize, usize)> {
+fn blocks(op: &Attention, e: &Extents) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
     let length = e.length;
     (0..length).step_by(BLOCK).map(move |first| {
         let rows = BLOCK.min(length - first);
-        (first, rows, if causal { first + rows } else { length })
+        (first, rows, seen(op, first, length).start..seen(op, first + rows - 1, length).end)
     })
 }
 
 /// Keys that query `q` sees.
-fn seen(causal: bool, q: usize, length: usize) -> usize {
-    if causal { q + 1 } else { length }
+fn seen(op: &Attention, q: usize, length: usize) -> Range<usize> {
+    if !op.causal {
+        return 0..length;
+    }
+    (q + 1).saturating_sub(op.window.unwrap_or(length))..q + 1
+}
+
+/// Takes from a row of products, not yet scaled, what distance costs.
+fn slant<R: Real>(
+    op: &Attention,
+    e: &Extents,
+    head: usize,
+    (q, first): (usize, usize),
+    row: &mut [R],
+) {
+    let Some(slope) = op.slope(head) else { return };
+    let slope = R::of(slope * (e.head as f64).sqrt());
+    for (k, product) in row.iter_mut().enumerate() {
+        *product -= slope * R::of(q.abs_diff(first + k) as f64);
+    }
 }
 
 fn scale<R: Real>(e: &Extents) -> R {
     R::of(1.0 / (e.head as f64).sqrt())
 }
 
-/// Multiplies P's row of query `q` by the dropout mask.
+/// Multiplies P's row of query `q`, from key `first_key` on, by the dropout mask.
 fn drop_row<R: Real>(
     op: &Attention,
     globals: &Globals,
     e: &Extents,
-    (sample, head, q): (usize, usize, usize),
+    (sample, head, q, first_key): (usize, usize, usize, usize),
     row: &mut [R],
 ) {
     if op.dropout == 0.0 {
         return;
     }
     let keep = R::of(1.0 / (1.0 - f64::from(op.dropout)));
-    let first = ((sample * e.heads + head) * e.length + q) * e.length;
+    let first = ((sample * e.heads + head) * e.length + q) * e.length + first_key;
     for (k, value) in row.iter_mut().enumerate() {
         let kept = philox::uniform(globals, op.stream, (first + k) as u32) >= op.dropout;
         *value = if kept { *value * keep } else { R::ZERO };
@@ -113,29 +133,33 @@ fn forward_head<R: Real>(
 ) {
     let e = head.e;
     let scale: R = scale(&e);
-    for (first, rows, keys) in blocks(&e, op.causal) {
+    for (first, rows, range) in blocks(op, &e) {
+        let keys = range.len();
         let scores = &mut scores[..rows * keys];
         let product = Gemm {
             m: rows,
             n: keys,
             k: e.head,
             a: head.matrix(0, first),
-            b: transposed(head.matrix(1, 0)),
+            b: transposed(head.matrix(1, range.start)),
             c_row: keys,
             accumulate: false,
         };
         R::gemm(&product, scores);
         for (row, p) in scores.chunks_exact_mut(keys).enumerate() {
             let q = first + row;
-            let (live, dead) = p.split_at_mut(seen(op.causal, q, keys));
-            dead.fill(R::ZERO);
+            let seen = seen(op, q, e.length);
+            p[..seen.start - range.start].fill(R::ZERO);
+            p[seen.end - range.start..].fill(R::ZERO);
+            let live = &mut p[seen.start - range.start..seen.end - range.start];
+            slant(op, &e, head.index, (q, seen.start), live);
             let top = live.iter().copied().fold(R::NEG_INFINITY, R::max) * scale;
             live.iter_mut().for_each(|s| *s = (*s * scale - top).exp());
             let total = crate::ops::cpu::sum(live);
             lse[q] = top + total.ln();
             let inverse = R::ONE / total;
             live.iter_mut().for_each(|s| *s *= inverse);
-            drop_row(op, globals, &e, (sample, head.index, q), live);
+            drop_row(op, globals, &e, (sample, head.index, q, seen.start), live);
         }
         let p = Matrix { data: &*scores, row: keys, col: 1 };
         let mixed = Gemm {
@@ -143,7 +167,7 @@ fn forward_head<R: Real>(
             n: e.head,
             k: keys,
             a: p,
-            b: head.matrix(2, 0),
+            b: head.matrix(2, range.start),
             c_row: e.width,
             accumulate: false,
         };
@@ -203,8 +227,8 @@ impl<R: Real> HeadGrad<'_, R> {
             let at = q * e.width + self.head.index * e.head;
             *delta = dot(&self.d_out[at..at + e.head], &self.out[at..at + e.head]);
         }
-        for block in blocks(&e, self.op.causal) {
-            let size = block.1 * block.2;
+        for block in blocks(self.op, &e) {
+            let size = block.1 * block.2.len();
             self.block(block, delta, &mut scores[..size], &mut cotangents[..size], d_qkv);
         }
     }
@@ -222,33 +246,39 @@ impl<R: Real> HeadGrad<'_, R> {
     #[inline(always)]
     fn block(
         &self,
-        (first, rows, keys): (usize, usize, usize),
+        (first, rows, range): (usize, usize, Range<usize>),
         delta: &[R],
         p: &mut [R],
         ds: &mut [R],
         d_qkv: &mut [R],
     ) {
         let (e, head) = (self.head.e, &self.head);
+        let keys = range.len();
         let scale: R = scale(&e);
         let scores = Gemm {
             m: rows,
             n: keys,
             k: e.head,
             a: head.matrix(0, first),
-            b: transposed(head.matrix(1, 0)),
+            b: transposed(head.matrix(1, range.start)),
             c_row: keys,
             accumulate: false,
         };
         R::gemm(&scores, p);
-        let d_p = Gemm { a: self.d_out_matrix(first), b: transposed(head.matrix(2, 0)), ..scores };
+        let values = transposed(head.matrix(2, range.start));
+        let d_p = Gemm { a: self.d_out_matrix(first), b: values, ..scores };
         R::gemm(&d_p, ds);
         for (row, (p, ds)) in p.chunks_exact_mut(keys).zip(ds.chunks_exact_mut(keys)).enumerate() {
             let q = first + row;
-            let live = seen(self.op.causal, q, keys);
-            let at = (self.sample, head.index, q);
-            p[live..].fill(R::ZERO);
-            ds[live..].fill(R::ZERO);
-            let (p, ds) = (&mut p[..live], &mut ds[..live]);
+            let seen = seen(self.op, q, e.length);
+            let at = (self.sample, head.index, q, seen.start);
+            let live = seen.start - range.start..seen.end - range.start;
+            for row in [&mut *p, &mut *ds] {
+                row[..live.start].fill(R::ZERO);
+                row[live.end..].fill(R::ZERO);
+            }
+            let (p, ds) = (&mut p[live.clone()], &mut ds[live]);
+            slant(self.op, &e, head.index, (q, seen.start), p);
             p.iter_mut().for_each(|s| *s = (*s * scale - self.lse[q]).exp());
             drop_row(self.op, self.globals, &e, at, ds);
             for (ds, p) in ds.iter_mut().zip(p.iter()) {
@@ -264,7 +294,7 @@ impl<R: Real> HeadGrad<'_, R> {
             n: e.head,
             k: keys,
             a: ds,
-            b: head.matrix(1, 0),
+            b: head.matrix(1, range.start),
             c_row: wide,
             accumulate: false,
         };
@@ -278,8 +308,8 @@ impl<R: Real> HeadGrad<'_, R> {
             c_row: wide,
             accumulate: true,
         };
-        R::gemm(&d_k, &mut d_qkv[head.column(1)..]);
+        R::gemm(&d_k, &mut d_qkv[range.start * wide + head.column(1)..]);
         let d_v = Gemm { a: transposed(p), b: self.d_out_matrix(first), ..d_k };
-        R::gemm(&d_v, &mut d_qkv[head.column(2)..]);
+        R::gemm(&d_v, &mut d_qkv[range.start * wide + head.column(2)..]);
     }
 }

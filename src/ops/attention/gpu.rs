@@ -25,6 +25,7 @@ fn kernel(op: &Attention, e: &Extents, file: &'static str, entry: &'static str) 
         .with("OWN", quads.div_ceil(8) as u32)
         .with("CAUSAL", u32::from(op.causal))
         .with("DROPOUT", u32::from(op.dropout > 0.0))
+        .with("ALIBI", u32::from(op.alibi))
 }
 
 /// Groups of 32 threads of a workgroup on matrix units, each with 32 queries (or keys): four where
@@ -70,7 +71,8 @@ fn matrix_kernel(
         .with("GROUPS", groups(units) as u32)
         .with("QUADS", (e.head / 4 / groups(units)) as u32)
         .with("CAUSAL", u32::from(op.causal))
-        .with("DROPOUT", u32::from(op.dropout > 0.0));
+        .with("DROPOUT", u32::from(op.dropout > 0.0))
+        .with("ALIBI", u32::from(op.alibi));
     units.in_kernel(kernel)
 }
 
@@ -88,6 +90,8 @@ fn dims(op: &Attention, e: &Extents) -> Vec<u32> {
         scale.to_bits(),
         op.dropout.to_bits(),
         op.stream,
+        op.window.unwrap_or(e.length).min(e.length) as u32,
+        1 << e.heads.ilog2(),
     ]
 }
 

@@ -26,6 +26,10 @@ pub struct Attention {
     pub heads: usize,
     /// Whether a position sees only itself and those before it.
     pub causal: bool,
+    /// How many positions it then sees, itself included; all where left out.
+    pub window: Option<usize>,
+    /// Whether scores fall with the distance between query and key (Press et al. 2022).
+    pub alibi: bool,
     /// Probability that an element of P is dropped.
     pub dropout: f32,
     /// Random stream of the dropout.
@@ -52,6 +56,19 @@ impl Attention {
         let d = qkv.shape.dims();
         let width = d[2] / 3;
         Extents { batch: d[0], length: d[1], width, heads: self.heads, head: width / self.heads }
+    }
+
+    /// What a head's scores lose for each position between query and key: 2^(−8·(h + 1)/n) for the
+    /// first n heads, n the largest power of two among them, and every other slope of 2·n heads
+    /// for the rest.
+    fn slope(&self, head: usize) -> Option<f64> {
+        let n = 1_usize << self.heads.ilog2();
+        let exponent = if head < n {
+            -8.0 * (head + 1) as f64 / n as f64
+        } else {
+            -4.0 * (2 * (head - n) + 1) as f64 / n as f64
+        };
+        self.alibi.then(|| exponent.exp2())
     }
 
     /// FLOPs of `products` length×length×head products.
@@ -178,6 +195,12 @@ impl Op for AttentionGrad {
 /// Uses that the generic checks run over. The log-sums are compared between executors but not
 /// differentiated.
 pub fn cases() -> Vec<Case> {
+    let use_of = |name: &'static str, op: Attention, [batch, length, head]: [usize; 3]| {
+        let ins = vec![(TensorType::f32([batch, length, 3 * op.heads * head]), Domain::Normal)];
+        Case::graph(name, ins, move |graph, ins| {
+            Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]])
+        })
+    };
     let case = |name: &'static str,
                 batch: usize,
                 length: usize,
@@ -185,11 +208,22 @@ pub fn cases() -> Vec<Case> {
                 head: usize,
                 causal: bool,
                 dropout: f32| {
-        let op = Attention { heads, causal, dropout, stream: 3 };
-        let ins = vec![(TensorType::f32([batch, length, 3 * heads * head]), Domain::Normal)];
-        Case::graph(name, ins, move |graph, ins| {
-            Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]])
-        })
+        let op = Attention { heads, causal, window: None, alibi: false, dropout, stream: 3 };
+        use_of(name, op, [batch, length, head])
+    };
+    let window = |heads: usize, window: usize| Attention {
+        heads,
+        causal: true,
+        window: Some(window),
+        alibi: false,
+        dropout: 0.0,
+        stream: 3,
+    };
+    let alibi = |heads: usize, causal: bool| Attention {
+        causal,
+        window: None,
+        alibi: true,
+        ..window(heads, 1)
     };
     vec![
         case("length1", 1, 1, 1, 4, true, 0.0),
@@ -206,5 +240,21 @@ pub fn cases() -> Vec<Case> {
         case("full_length48_head32", 1, 48, 2, 32, false, 0.0),
         case("causal_length208_head64", 1, 208, 2, 64, true, 0.1),
         case("dropout_length19", 2, 19, 2, 8, true, 0.3),
+        use_of("window1_length7", window(1, 1), [2, 7, 4]),
+        use_of("window5_length37", window(2, 5), [1, 37, 8]),
+        use_of("window17_length70", window(1, 17), [1, 70, 20]),
+        use_of("window_beyond_length9", window(1, 100), [1, 9, 4]),
+        use_of("alibi_heads3_length19", alibi(3, true), [1, 19, 8]),
+        use_of("alibi_heads2_full_length7", alibi(2, false), [2, 7, 4]),
+        use_of(
+            "alibi_window40_length208_head32",
+            Attention { alibi: true, ..window(2, 40) },
+            [1, 208, 32],
+        ),
+        use_of(
+            "alibi_heads5_window3_length11",
+            Attention { alibi: true, dropout: 0.2, ..window(5, 3) },
+            [1, 11, 4],
+        ),
     ]
 }

@@ -1,0 +1,66 @@
+// @use lib/philox
+// What a query sees, and what becomes of its scores: common to all attention kernels.
+
+// 1 where a query sees only keys up to its own position.
+const CAUSAL: u32 = 1u;
+// 1 where elements of P are dropped.
+const DROPOUT: u32 = 0u;
+// 1 where scores fall with the distance, in each head by a slope of its own.
+const ALIBI: u32 = 0u;
+
+struct Dims {
+    // Samples times heads.
+    heads_total: u32,
+    length: u32,
+    width: u32,
+    heads: u32,
+    scale: f32,
+    dropout: f32,
+    stream: u32,
+    // Keys that a query sees where CAUSAL is 1: its own and those before.
+    window: u32,
+    // The largest power of two that is at most `heads`.
+    slopes: u32,
+}
+
+@group(0) @binding(0) var<uniform> dims: Dims;
+
+fn is_seen(q: u32, k: u32) -> bool {
+    return q < dims.length && k < dims.length && (CAUSAL == 0u || (k <= q && q - k < dims.window));
+}
+
+// The first key that queries from `first` on see, as a multiple of `block`.
+fn first_key(first: u32, block: u32) -> u32 {
+    if (CAUSAL == 0u || first < dims.window) {
+        return 0u;
+    }
+    return (first + 1u - dims.window) / block * block;
+}
+
+// A head's slope (Press et al. 2022): 2^(−8·(h + 1)/n) for the first n heads, n a power of two, and
+// every other slope of 2·n heads for the rest.
+fn slope_of(head: u32) -> f32 {
+    if (ALIBI == 0u) {
+        return 0.0;
+    }
+    let n = f32(dims.slopes);
+    let h = f32(head);
+    return exp2(select(-8.0 * (h + 1.0) / n, -4.0 * (2.0 * (h - n) + 1.0) / n, head >= dims.slopes));
+}
+
+// The score of a query and a key by their product.
+fn score(slope: f32, product: f32, q: u32, k: u32) -> f32 {
+    if (ALIBI == 0u) {
+        return product * dims.scale;
+    }
+    return product * dims.scale - slope * abs(f32(q) - f32(k));
+}
+
+// What P's element is multiplied with: 0 or 1/(1 − p).
+fn kept(head_index: u32, q: u32, k: u32) -> f32 {
+    if (DROPOUT == 0u) {
+        return 1.0;
+    }
+    let draw = philox_uniform(dims.stream, (head_index * dims.length + q) * dims.length + k);
+    return select(0.0, 1.0 / (1.0 - dims.dropout), draw >= dims.dropout);
+}
