@@ -158,13 +158,23 @@ impl Op for EmbeddingGrad {
         let padding = self.padding.unwrap_or(self.rows);
         let dims = vec![self.rows as u32, width as u32, ids as u32, padding as u32];
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
-        let grid = fold_groups(self.rows * width.div_ceil(64));
-        vec![Launch {
-            kernel: Kernel::file("embedding_grad", "embedding_grad").stored("dy", call.ins[1]),
-            dims,
-            binds,
-            grid,
-        }]
+        // A workgroup looks at all ids: as few of them as there can be.
+        let by_row = self.rows <= ids;
+        let kernel = |entry| {
+            Kernel::file("embedding_grad", entry)
+                .with("BY_ROW", by_row.into())
+                .stored("dy", call.ins[1])
+        };
+        let sums = Launch {
+            kernel: kernel("embedding_grad"),
+            dims: dims.clone(),
+            binds: binds.clone(),
+            grid: fold_groups(self.rows.min(ids) * width.div_ceil(64)),
+        };
+        if by_row {
+            return vec![sums];
+        }
+        vec![Launch::flat(kernel("zero"), dims, binds, self.rows * width, 256), sums]
     }
 }
 
@@ -184,5 +194,7 @@ pub fn cases() -> Vec<Case> {
         case("wide", 7, 131, &[13]),
         case("many_ids", 8, 5, &[4, 80]),
         case("many_rows", 300, 4, &[2, 9]),
+        case("several_rounds", 7, 66, &[3, 701]),
+        case("rows_beyond_a_round", 3000, 65, &[2, 1100]),
     ]
 }
