@@ -1,5 +1,5 @@
 // @use lib/cross_entropy_row
-// Cross-entropy of logits [rows, cols] against targets [rows]; one workgroup a row.
+// Cross-entropy of logits [rows, cols] against targets [rows]; a group of LANES threads a row.
 //   loss = (1 − ε)·(log Σ eˣ − xₜ) + ε·(log Σ eˣ − mean x); weight 1; correct 1 where t is the
 //   first largest. All three are 0 where the target is ignored; the loss is NaN where the target
 //   is no class.
@@ -10,7 +10,8 @@
 
 @compute @workgroup_size(256)
 fn cross_entropy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let row = group.y * groups.x + group.x;
+    let row = (group.y * groups.x + group.x) * (256u / LANES) + local / LANES;
+    let lane = local % LANES;
     let live = row < dims.rows;
     let base = select(0u, row * dims.cols, live);
     let top = row_max(base, local);
@@ -19,7 +20,7 @@ fn cross_entropy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroup
     // below 2^24 are exact in f32.
     var first = 3.0e38;
     var total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         let x = f32(logits[base + j]);
         total += x;
         if (x == top) {
@@ -28,7 +29,7 @@ fn cross_entropy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroup
     }
     let mean = workgroup_sum(total, local) / f32(dims.cols);
     let best = -workgroup_max(-first, local);
-    if (local != 0u || !live) {
+    if (lane != 0u || !live) {
         return;
     }
     let label = targets[row];

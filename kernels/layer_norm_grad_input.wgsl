@@ -1,5 +1,5 @@
 // @use lib/reduce
-// The gradient of layer norm with respect to x [rows, cols], one workgroup a row:
+// The gradient of layer norm with respect to x [rows, cols], a group of LANES threads a row:
 //   dx = rstd·(g − mean g − x̂·mean(g·x̂)),  g = dy·gamma,  x̂ = (x − mean)·rstd
 // without mean g where CENTRED is 0; gamma has one element where STEP is 0.
 
@@ -25,14 +25,15 @@ alias dx_t = f32;
 
 @compute @workgroup_size(256)
 fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let row = group.y * groups.x + group.x;
+    let row = (group.y * groups.x + group.x) * (256u / LANES) + local / LANES;
+    let lane = local % LANES;
     let live = row < dims.rows;
     let base = select(0u, row * dims.cols, live);
     let mu = mean[select(0u, row, live)];
     let r = rstd[select(0u, row, live)];
     var g_total = 0.0;
     var gx_total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         let g = f32(dy[base + j]) * gamma[j * STEP];
         g_total += g;
         gx_total += g * ((f32(x[base + j]) - mu) * r);
@@ -46,7 +47,7 @@ fn grad_input(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     if (!live) {
         return;
     }
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         dx[base + j] = dx_t(r * (f32(dy[base + j]) * gamma[j * STEP] - g_mean - (f32(x[base + j]) - mu) * r * gx_mean));
     }
 }

@@ -1,5 +1,5 @@
 // @use lib/reduce
-// Softmax over rows of x [rows, cols], one workgroup a row.
+// Softmax over rows of x [rows, cols], a group of LANES threads a row.
 //   softmax:      y = e^{x − max} / Σ e^{x − max}                 operands x, y
 //   softmax_grad: dx = y ⊙ (dy − Σ y·dy)                          operands y, dy, dx
 //   log_softmax:      y = x − max − ln Σ e^{x − max}              operands x, y
@@ -21,21 +21,22 @@ alias c_t = f32;
 
 @compute @workgroup_size(256)
 fn softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let row = group.y * groups.x + group.x;
+    let row = (group.y * groups.x + group.x) * (256u / LANES) + local / LANES;
+    let lane = local % LANES;
     let live = row < dims.rows;
     let base = select(0u, row * dims.cols, live);
     var top = -3.0e38;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         top = max(top, f32(a[base + j]));
     }
     top = workgroup_max(top, local);
     var total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         total += exp(f32(a[base + j]) - top);
     }
     let scale = 1.0 / workgroup_sum(total, local);
     if (live) {
-        for (var j = local; j < dims.cols; j += 256u) {
+        for (var j = lane; j < dims.cols; j += LANES) {
             b[base + j] = b_t(exp(f32(a[base + j]) - top) * scale);
         }
     }
@@ -43,16 +44,17 @@ fn softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gro
 
 @compute @workgroup_size(256)
 fn softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let row = group.y * groups.x + group.x;
+    let row = (group.y * groups.x + group.x) * (256u / LANES) + local / LANES;
+    let lane = local % LANES;
     let live = row < dims.rows;
     let base = select(0u, row * dims.cols, live);
     var total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         total += f32(a[base + j]) * f32(b[base + j]);
     }
     let mean = workgroup_sum(total, local);
     if (live) {
-        for (var j = local; j < dims.cols; j += 256u) {
+        for (var j = lane; j < dims.cols; j += LANES) {
             c[base + j] = c_t(f32(a[base + j]) * (f32(b[base + j]) - mean));
         }
     }
@@ -60,21 +62,22 @@ fn softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
 
 @compute @workgroup_size(256)
 fn log_softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let row = group.y * groups.x + group.x;
+    let row = (group.y * groups.x + group.x) * (256u / LANES) + local / LANES;
+    let lane = local % LANES;
     let live = row < dims.rows;
     let base = select(0u, row * dims.cols, live);
     var top = -3.0e38;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         top = max(top, f32(a[base + j]));
     }
     top = workgroup_max(top, local);
     var total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         total += exp(f32(a[base + j]) - top);
     }
     let shift = log(workgroup_sum(total, local));
     if (live) {
-        for (var j = local; j < dims.cols; j += 256u) {
+        for (var j = lane; j < dims.cols; j += LANES) {
             b[base + j] = b_t(f32(a[base + j]) - top - shift);
         }
     }
@@ -82,16 +85,17 @@ fn log_softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
 
 @compute @workgroup_size(256)
 fn log_softmax_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let row = group.y * groups.x + group.x;
+    let row = (group.y * groups.x + group.x) * (256u / LANES) + local / LANES;
+    let lane = local % LANES;
     let live = row < dims.rows;
     let base = select(0u, row * dims.cols, live);
     var total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = lane; j < dims.cols; j += LANES) {
         total += f32(b[base + j]);
     }
     total = workgroup_sum(total, local);
     if (live) {
-        for (var j = local; j < dims.cols; j += 256u) {
+        for (var j = lane; j < dims.cols; j += LANES) {
             c[base + j] = c_t(f32(b[base + j]) - exp(f32(a[base + j])) * total);
         }
     }

@@ -16,7 +16,7 @@ alias logits_t = f32;
 
 fn row_max(base: u32, local: u32) -> f32 {
     var top = -3.0e38;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = local % LANES; j < dims.cols; j += LANES) {
         top = max(top, f32(logits[base + j]));
     }
     return workgroup_max(top, local);
@@ -24,7 +24,7 @@ fn row_max(base: u32, local: u32) -> f32 {
 
 fn row_log_total(base: u32, top: f32, local: u32) -> f32 {
     var total = 0.0;
-    for (var j = local; j < dims.cols; j += 256u) {
+    for (var j = local % LANES; j < dims.cols; j += LANES) {
         total += exp(f32(logits[base + j]) - top);
     }
     return top + log(workgroup_sum(total, local));

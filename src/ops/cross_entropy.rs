@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crate::cpu_by_eval;
 use crate::graph::{DType, Graph, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
-use crate::ops::launch::fold_groups;
 use crate::ops::softmax::rows_per_piece;
 use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
@@ -146,13 +145,9 @@ impl Op for CrossEntropy {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0), Bind::Out(1), Bind::Out(2)];
-        let grid = fold_groups(call.ins[0].shape.dims()[0]);
-        vec![Launch {
-            kernel: Kernel::file("cross_entropy", "cross_entropy").stored("logits", call.ins[0]),
-            dims: self.dims(call.ins[0]),
-            binds,
-            grid,
-        }]
+        let [rows, cols] = [0, 1].map(|axis| call.ins[0].shape.dims()[axis]);
+        let kernel = Kernel::file("cross_entropy", "cross_entropy").stored("logits", call.ins[0]);
+        vec![Launch::rows(kernel, self.dims(call.ins[0]), binds, rows, cols)]
     }
 }
 
@@ -211,15 +206,11 @@ impl Op for CrossEntropyGrad {
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let binds = vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::Out(0)];
-        let grid = fold_groups(call.ins[0].shape.dims()[0]);
-        vec![Launch {
-            kernel: Kernel::file("cross_entropy_grad", "cross_entropy_grad")
-                .stored("logits", call.ins[0])
-                .stored("dx", call.outs[0]),
-            dims: self.0.dims(call.ins[0]),
-            binds,
-            grid,
-        }]
+        let [rows, cols] = [0, 1].map(|axis| call.ins[0].shape.dims()[axis]);
+        let kernel = Kernel::file("cross_entropy_grad", "cross_entropy_grad")
+            .stored("logits", call.ins[0])
+            .stored("dx", call.outs[0]);
+        vec![Launch::rows(kernel, self.0.dims(call.ins[0]), binds, rows, cols)]
     }
 }
 

@@ -192,6 +192,19 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// A launch over `rows` of `cols` elements of a kernel that uses lib/reduce by rows.
+    pub fn rows(
+        kernel: Kernel,
+        dims: Vec<u32>,
+        binds: Vec<Bind>,
+        rows: usize,
+        cols: usize,
+    ) -> Self {
+        let lanes = lanes(cols);
+        let kernel = kernel.with("LANES", lanes as u32);
+        Launch { kernel, dims, binds, grid: fold_groups(rows.div_ceil(256 / lanes)) }
+    }
+
     /// A launch over `threads` flat threads of `per_group` each, folded into two dimensions where
     /// one does not hold them. The kernel's flat index is
     /// `(group.y * num_groups.x + group.x) * per_group + local`.
@@ -204,6 +217,12 @@ impl Launch {
     ) -> Self {
         Launch { kernel, dims, binds, grid: fold_groups(threads.div_ceil(per_group as usize)) }
     }
+}
+
+/// Threads that share a row of `cols` elements, for kernels that use lib/reduce by rows: a few where
+/// rows are short, so that a workgroup of 256 has several of them.
+fn lanes(cols: usize) -> usize {
+    if cols <= 1024 { 32 } else { 256 }
 }
 
 /// Folds a count of workgroups into x and y, each at most 65,535. A kernel must check its flat

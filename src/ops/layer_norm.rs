@@ -176,16 +176,12 @@ impl Op for LayerNorm {
         let binds =
             vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::Out(0), Bind::Out(1), Bind::Out(2)];
         let dims = vec![rows as u32, cols as u32, self.eps.to_bits()];
-        vec![Launch {
-            kernel: Kernel::file("layer_norm", "layer_norm")
-                .stored("x", call.ins[0])
-                .stored("y", call.outs[0])
-                .with("CENTRED", u32::from(self.centred))
-                .with("STEP", step(call.ins[1], cols) as u32),
-            dims,
-            binds,
-            grid: fold_groups(rows),
-        }]
+        let kernel = Kernel::file("layer_norm", "layer_norm")
+            .stored("x", call.ins[0])
+            .stored("y", call.outs[0])
+            .with("CENTRED", u32::from(self.centred))
+            .with("STEP", step(call.ins[1], cols) as u32);
+        vec![Launch::rows(kernel, dims, binds, rows, cols)]
     }
 }
 
@@ -242,17 +238,13 @@ impl Op for LayerNormGradInput {
         let binds =
             vec![Bind::In(0), Bind::In(1), Bind::In(2), Bind::In(3), Bind::In(4), Bind::Out(0)];
         let dims = vec![rows as u32, cols as u32];
-        vec![Launch {
-            kernel: Kernel::file("layer_norm_grad_input", "grad_input")
-                .stored("x", call.ins[0])
-                .stored("dy", call.ins[4])
-                .stored("dx", call.outs[0])
-                .with("CENTRED", u32::from(self.centred))
-                .with("STEP", step(call.ins[1], cols) as u32),
-            dims,
-            binds,
-            grid: fold_groups(rows),
-        }]
+        let kernel = Kernel::file("layer_norm_grad_input", "grad_input")
+            .stored("x", call.ins[0])
+            .stored("dy", call.ins[4])
+            .stored("dx", call.outs[0])
+            .with("CENTRED", u32::from(self.centred))
+            .with("STEP", step(call.ins[1], cols) as u32);
+        vec![Launch::rows(kernel, dims, binds, rows, cols)]
     }
 }
 

@@ -4,7 +4,6 @@
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::{dot, fold_lanes, par_rows, sum};
-use crate::ops::launch::fold_groups;
 use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
 };
@@ -33,7 +32,7 @@ pub(super) fn rows_per_piece(row: usize) -> usize {
 fn row_launch(kernel: Kernel, ty: &TensorType, binds: Vec<Bind>) -> Launch {
     let cols = ty.shape.last();
     let rows = ty.shape.elements() / cols;
-    Launch { kernel, dims: vec![rows as u32, cols as u32], binds, grid: fold_groups(rows) }
+    Launch::rows(kernel, vec![rows as u32, cols as u32], binds, rows, cols)
 }
 
 impl Softmax {
