@@ -95,7 +95,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
                 let column = across + $ju * 8u;
                 let value = select(0.0, exp(s_$i_$j - top), s_$i_$j > -2.0e38);
                 total_$i += value;
-                weights[row * WEIGHTS + column / 4u][column % 4u] = value * kept(p.head_index, p.first + row, key + column);
+                weights[row * WEIGHTS + column] = value * kept(p.head_index, p.first + row, key + column);
             }
             // @end
         }
@@ -103,7 +103,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         workgroupBarrier();
         for (var four = 0u; four < BLOCK / 4u; four++) {
             // @for i in MINE
-            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            let w_$i = weights_quad(down + $iu * 8u, four);
             // @end
             // @for u in 4
             // @for w in OWN

@@ -86,7 +86,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
                 let seen = is_seen(query + column, p.first + row);
                 let value = select(0.0, exp(score(p.slope, s_$i_$j, query + column, p.first + row) - log_sum), seen);
                 let mask = kept(p.head_index, query + column, p.first + row);
-                weights[row * WEIGHTS + column / 4u][column % 4u] = value * mask;
+                weights[row * WEIGHTS + column] = value * mask;
                 d_$i_$j = value * (d_$i_$j * mask - row_delta) * dims.scale;
             }
             // @end
@@ -95,7 +95,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         workgroupBarrier();
         for (var four = 0u; four < BLOCK / 4u; four++) {
             // @for i in MINE
-            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            let w_$i = weights_quad(down + $iu * 8u, four);
             // @end
             // @for u in 4
             // @for w in OWN
@@ -109,14 +109,14 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         workgroupBarrier();
         // @for i in MINE
         // @for j in MINE
-        weights[(down + $iu * 8u) * WEIGHTS + (across + $ju * 8u) / 4u][(across + $ju * 8u) % 4u] = d_$i_$j;
+        weights[(down + $iu * 8u) * WEIGHTS + across + $ju * 8u] = d_$i_$j;
         // @end
         // @end
         keep_other(p, query, 0u, local);
         workgroupBarrier();
         for (var four = 0u; four < BLOCK / 4u; four++) {
             // @for i in MINE
-            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            let w_$i = weights_quad(down + $iu * 8u, four);
             // @end
             // @for u in 4
             // @for w in OWN

@@ -98,14 +98,14 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
             let seen = is_seen(p.first + row, key + column);
             let value = select(0.0, exp(score(p.slope, s_$i_$j, p.first + row, key + column) - lse_$i), seen);
             let mask = kept(p.head_index, p.first + row, key + column);
-            weights[row * WEIGHTS + column / 4u][column % 4u] = value * (d_$i_$j * mask - deltas[row]) * dims.scale;
+            weights[row * WEIGHTS + column] = value * (d_$i_$j * mask - deltas[row]) * dims.scale;
         }
         // @end
         // @end
         workgroupBarrier();
         for (var four = 0u; four < BLOCK / 4u; four++) {
             // @for i in MINE
-            let w_$i = weights[(down + $iu * 8u) * WEIGHTS + four];
+            let w_$i = weights_quad(down + $iu * 8u, four);
             // @end
             // @for u in 4
             // @for w in OWN

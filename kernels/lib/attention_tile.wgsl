@@ -18,14 +18,14 @@ const THREADS: u32 = 64u;
 const STRIDE: u32 = QUADS + 1u;
 // A thread may read up to seven quads past the last row; it drops what comes of them.
 const TILE: u32 = BLOCK * STRIDE + 8u;
-// Quads of a row of weights.
-const WEIGHTS: u32 = BLOCK / 4u + 1u;
+// Elements of a row of weights.
+const WEIGHTS: u32 = BLOCK + 4u;
 const ALL_WEIGHTS: u32 = BLOCK * WEIGHTS;
 
 var<workgroup> own: array<vec4<f32>, TILE>;
 var<workgroup> other: array<vec4<f32>, TILE>;
 // [row of the workgroup, row of the other side].
-var<workgroup> weights: array<vec4<f32>, ALL_WEIGHTS>;
+var<workgroup> weights: array<f32, ALL_WEIGHTS>;
 
 // Where a workgroup works.
 struct Place {
@@ -75,4 +75,11 @@ fn keep_other(p: Place, first: u32, part: u32, local: u32) {
     for (var e = local; e < BLOCK * QUADS; e += THREADS) {
         other[e / QUADS * STRIDE + e % QUADS] = qkv_quad(p, first + e / QUADS, part, e % QUADS);
     }
+}
+
+// Four weights of a row. (They are kept one by one: threads that write next to each other must not
+// share a vector, which Metal may store as a whole.)
+fn weights_quad(row: u32, quad: u32) -> vec4<f32> {
+    let at = row * WEIGHTS + quad * 4u;
+    return vec4<f32>(weights[at], weights[at + 1u], weights[at + 2u], weights[at + 3u]);
 }

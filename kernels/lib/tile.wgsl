@@ -27,9 +27,13 @@ const SLICES: u32 = 1u;
 const STEPS: u32 = 16u;
 const A_ALONG_TERMS: u32 = 1u;
 const B_ALONG_TERMS: u32 = 0u;
-// Quads that a thread brings in, at most.
-const A_QUADS: u32 = 1u;
+// What a thread brings in, at most: quads as they are kept, or where quads lie along the terms, blocks
+// of four rows (columns) by four terms, which it turns. (A quad is always stored as a whole: Metal may
+// store a part of a vector by writing all of it, over what another thread wrote.)
+const A_QUADS: u32 = 0u;
+const A_BLOCKS: u32 = 1u;
 const B_QUADS: u32 = 1u;
+const B_BLOCKS: u32 = 0u;
 
 const A_STRIDE: u32 = ROWS / 4u + 1u;
 const B_STRIDE: u32 = COLS / 4u + 1u;
@@ -47,52 +51,61 @@ var<workgroup> b_tile: array<vec4<tile_t>, B_TILE>;
 var<workgroup> sums: array<vec4<f32>, SUMS>;
 
 fn fetch_a(row: u32, term: u32, end: u32, quad: u32) -> vec4<tile_t> {
-    if (quad >= ROWS * DEPTH / 4u) {
+    if (ROWS * DEPTH / 4u % THREADS != 0u && quad >= ROWS * DEPTH / 4u) {
         return vec4<tile_t>();
-    }
-    if (A_ALONG_TERMS == 1u) {
-        return load_a(row + quad / (DEPTH / 4u), term + (quad % (DEPTH / 4u)) * 4u, end);
     }
     return load_a(row + (quad % (ROWS / 4u)) * 4u, term + quad / (ROWS / 4u), end);
 }
 
 fn fetch_b(term: u32, col: u32, end: u32, quad: u32) -> vec4<tile_t> {
-    if (quad >= COLS * DEPTH / 4u) {
+    if (COLS * DEPTH / 4u % THREADS != 0u && quad >= COLS * DEPTH / 4u) {
         return vec4<tile_t>();
-    }
-    if (B_ALONG_TERMS == 1u) {
-        return load_b(term + (quad % (DEPTH / 4u)) * 4u, col + quad / (DEPTH / 4u), end);
     }
     return load_b(term + quad / (COLS / 4u), col + (quad % (COLS / 4u)) * 4u, end);
 }
 
 fn keep_a(value: vec4<tile_t>, quad: u32) {
-    if (quad >= ROWS * DEPTH / 4u) {
-        return;
-    }
-    if (A_ALONG_TERMS == 1u) {
-        let r = quad / (DEPTH / 4u);
-        let t = (quad % (DEPTH / 4u)) * 4u;
-        // @for j in 4
-        a_tile[(t + $ju) * A_STRIDE + r / 4u][r % 4u] = value[$j];
-        // @end
-    } else {
+    if (ROWS * DEPTH / 4u % THREADS == 0u || quad < ROWS * DEPTH / 4u) {
         a_tile[quad / (ROWS / 4u) * A_STRIDE + quad % (ROWS / 4u)] = value;
     }
 }
 
 fn keep_b(value: vec4<tile_t>, quad: u32) {
-    if (quad >= COLS * DEPTH / 4u) {
-        return;
-    }
-    if (B_ALONG_TERMS == 1u) {
-        let c = quad / (DEPTH / 4u);
-        let t = (quad % (DEPTH / 4u)) * 4u;
-        // @for j in 4
-        b_tile[(t + $ju) * B_STRIDE + c / 4u][c % 4u] = value[$j];
-        // @end
-    } else {
+    if (COLS * DEPTH / 4u % THREADS == 0u || quad < COLS * DEPTH / 4u) {
         b_tile[quad / (COLS / 4u) * B_STRIDE + quad % (COLS / 4u)] = value;
+    }
+}
+
+// Line `line` of a block: the terms of one row, or of one column.
+fn fetch_a_line(row: u32, term: u32, end: u32, block: u32, line: u32) -> vec4<tile_t> {
+    if (ROWS * DEPTH / 16u % THREADS != 0u && block >= ROWS * DEPTH / 16u) {
+        return vec4<tile_t>();
+    }
+    return load_a(row + block / (DEPTH / 4u) * 4u + line, term + (block % (DEPTH / 4u)) * 4u, end);
+}
+
+fn fetch_b_line(term: u32, col: u32, end: u32, block: u32, line: u32) -> vec4<tile_t> {
+    if (COLS * DEPTH / 16u % THREADS != 0u && block >= COLS * DEPTH / 16u) {
+        return vec4<tile_t>();
+    }
+    return load_b(term + (block % (DEPTH / 4u)) * 4u, col + block / (DEPTH / 4u) * 4u + line, end);
+}
+
+fn keep_a_block(x: vec4<tile_t>, y: vec4<tile_t>, z: vec4<tile_t>, w: vec4<tile_t>, block: u32) {
+    if (ROWS * DEPTH / 16u % THREADS == 0u || block < ROWS * DEPTH / 16u) {
+        let to = (block % (DEPTH / 4u)) * 4u * A_STRIDE + block / (DEPTH / 4u);
+        // @for j in 4
+        a_tile[to + $ju * A_STRIDE] = vec4<tile_t>(x[$j], y[$j], z[$j], w[$j]);
+        // @end
+    }
+}
+
+fn keep_b_block(x: vec4<tile_t>, y: vec4<tile_t>, z: vec4<tile_t>, w: vec4<tile_t>, block: u32) {
+    if (COLS * DEPTH / 16u % THREADS == 0u || block < COLS * DEPTH / 16u) {
+        let to = (block % (DEPTH / 4u)) * 4u * B_STRIDE + block / (DEPTH / 4u);
+        // @for j in 4
+        b_tile[to + $ju * B_STRIDE] = vec4<tile_t>(x[$j], y[$j], z[$j], w[$j]);
+        // @end
     }
 }
 
@@ -114,12 +127,28 @@ fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
     // @for q in B_QUADS
     var b_next_$q = fetch_b(first, col, end, local + $qu * THREADS);
     // @end
+    // @for q in A_BLOCKS
+    // @for e in 4
+    var a_line_$q_$e = fetch_a_line(row, first, end, local + $qu * THREADS, $eu);
+    // @end
+    // @end
+    // @for q in B_BLOCKS
+    // @for e in 4
+    var b_line_$q_$e = fetch_b_line(first, col, end, THREADS - 1u - local + $qu * THREADS, $eu);
+    // @end
+    // @end
     for (var term = first; term < end; term += DEPTH) {
         // @for q in A_QUADS
         keep_a(a_next_$q, local + $qu * THREADS);
         // @end
         // @for q in B_QUADS
         keep_b(b_next_$q, local + $qu * THREADS);
+        // @end
+        // @for q in A_BLOCKS
+        keep_a_block(a_line_$q_0, a_line_$q_1, a_line_$q_2, a_line_$q_3, local + $qu * THREADS);
+        // @end
+        // @for q in B_BLOCKS
+        keep_b_block(b_line_$q_0, b_line_$q_1, b_line_$q_2, b_line_$q_3, THREADS - 1u - local + $qu * THREADS);
         // @end
         workgroupBarrier();
         if (term + DEPTH < end) {
@@ -128,6 +157,16 @@ fn tile_product(row: u32, col: u32, first: u32, end: u32, local: u32) {
             // @end
             // @for q in B_QUADS
             b_next_$q = fetch_b(term + DEPTH, col, end, local + $qu * THREADS);
+            // @end
+            // @for q in A_BLOCKS
+            // @for e in 4
+            a_line_$q_$e = fetch_a_line(row, term + DEPTH, end, local + $qu * THREADS, $eu);
+            // @end
+            // @end
+            // @for q in B_BLOCKS
+            // @for e in 4
+            b_line_$q_$e = fetch_b_line(term + DEPTH, col, end, THREADS - 1u - local + $qu * THREADS, $eu);
+            // @end
             // @end
         }
         // @for t in STEPS

@@ -157,7 +157,7 @@ impl Tile {
         .into_iter()
         .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32));
         match self.units {
-            None => self.in_blocks(kernel),
+            None => self.in_blocks(kernel, along_terms),
             Some(units) => self.on_units(kernel, units),
         }
     }
@@ -173,12 +173,16 @@ impl Tile {
             .with("PARTS_N", (self.cols / 2 / side) as u32)
     }
 
-    fn in_blocks(&self, kernel: Kernel) -> Kernel {
+    fn in_blocks(&self, kernel: Kernel, along_terms: [bool; 2]) -> Kernel {
         let [up, wide] = self.blocks;
         let slice = self.rows * self.cols / 16 / up / wide;
         let threads = slice * self.slices;
         let sums = if self.slices > 1 { slice * 4 * up * wide } else { 1 };
-        let quads = |extent: usize| (extent * self.depth / 4).div_ceil(threads);
+        // Quads as they are kept, or blocks of four that are turned.
+        let brought = |extent: usize, along: bool, kind: bool| {
+            let each = if along { 16 } else { 4 };
+            if along == kind { (extent * self.depth / each).div_ceil(threads) } else { 0 }
+        };
         [
             ("THREADS", threads),
             ("UP", up),
@@ -186,8 +190,10 @@ impl Tile {
             ("SLICES", self.slices),
             ("STEPS", self.depth / self.slices),
             ("SUMS", sums),
-            ("A_QUADS", quads(self.rows)),
-            ("B_QUADS", quads(self.cols)),
+            ("A_QUADS", brought(self.rows, along_terms[0], false)),
+            ("A_BLOCKS", brought(self.rows, along_terms[0], true)),
+            ("B_QUADS", brought(self.cols, along_terms[1], false)),
+            ("B_BLOCKS", brought(self.cols, along_terms[1], true)),
         ]
         .into_iter()
         .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32))
