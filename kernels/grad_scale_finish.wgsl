@@ -29,6 +29,9 @@ fn finish(@builtin(local_invocation_index) local: u32) {
         square += parts[i * 2u];
         bad += parts[i * 2u + 1u];
     }
+    for (var i = local; i < dims.stats; i += 256u) {
+        bad += select(0.0, 1.0, (bitcast<u32>(stats[i]) & 0x7f800000u) == 0x7f800000u);
+    }
     let square_sum = workgroup_sum(square, local);
     var bad_sum = workgroup_sum(bad, local);
     if ((bitcast<u32>(square_sum) & 0x7f800000u) == 0x7f800000u) {

@@ -13,7 +13,7 @@ use wootz::layers::InputSpec;
 use wootz::plan::REPORT_HEAD;
 use wootz::train::checkpoint::{NamedTensor, Snapshot};
 use wootz::train::compile::{Compiled, LOSS, Spec, WEIGHT, compile};
-use wootz::train::{model_io, optimizer};
+use wootz::train::model_io;
 
 /// Relative error allowed in a loss: the bound of the project's promise.
 const LOSS_TOLERANCE: f64 = 1e-4;
@@ -148,7 +148,7 @@ impl Net {
         let mut executor = device.prepare(&compiled.plan).unwrap_or_else(|error| panic!("{error}"));
         model_io::restore(executor.as_mut(), &compiled, &reference.initial(), false)
             .unwrap_or_else(|e| panic!("{e}"));
-        Net { reference, compiled, executor, rate: optimizer::base_rate(&loaded.config.optimizer) }
+        Net { reference, compiled, executor, rate: loaded.config.optimizer.lr() }
     }
 
     /// One step; its loss and gradient norm.

@@ -96,9 +96,15 @@ impl Lab {
 
 fn same_bytes(a: &Path, b: &Path) {
     assert_eq!(a.file_name(), b.file_name(), "the runs ended at different steps");
-    for name in ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"] {
+    for name in [
+        "model.safetensors",
+        "optimizer.safetensors",
+        "average.safetensors",
+        "state.json",
+        "manifest.json",
+    ] {
         assert!(
-            fs::read(a.join(name)).unwrap() == fs::read(b.join(name)).unwrap(),
+            fs::read(a.join(name)).ok() == fs::read(b.join(name)).ok(),
             "{name} differs between {} and {}",
             a.display(),
             b.display()
@@ -288,6 +294,148 @@ fn frozen_parameters_keep_their_bits_and_resume_exactly() {
         assert_eq!(weights(&all[0]).len(), 2);
         assert_eq!(weights(&all[0]), weights(&all[2]), "{optimizer}");
     }
+}
+
+/// Sections that keep something of their own between steps.
+const KEEPERS: [&str; 6] = [
+    "
+optimizer: {nadam: {lr: 5.0e-3, weight_decay: 0.1}}
+schedule: {reduce_on_plateau: {patience: 0, factor: 0.5, threshold: 0.2}}
+average: {ema: {decay: 0.9}}
+",
+    "
+optimizer: {muon: {lr: 0.02, adamw_params: [\"8.*\"]}}
+schedule: {wsd: {warmup_steps: 2, decay_steps: 6}}
+average: {swa: {start_step: 5, every_steps: 3}}
+param_groups: [{params: \"0.*\", lr_factor: 0.5}, {params: \"5.bias\", trainable: false}]
+",
+    "
+optimizer: {adafactor: {lr: 0.05}}
+schedule: {chained: {schedules: [constant, {exponential: {gamma: 0.9}}], milestones: [7]}}
+health: {loss_spike: {factor: 1.01, window: 2}, plateau: {steps: 2, window: 3}}
+",
+    "
+optimizer: {lamb: {lr: 0.02}}
+schedule: one_cycle
+health: {vanishing_gradient: {norm: 100.0, steps: 3}}
+",
+    "optimizer: {adam: {lr: 5.0e-3, amsgrad: true}}",
+    "optimizer: {rmsprop: {lr: 1.0e-3, centered: true, momentum: 0.5}}",
+];
+
+fn keepers(device: &str, sections: &[&str], stops: &[&str]) {
+    for sections in sections {
+        let lab = Lab::new(device, 4);
+        let config = CONFIG.replace("EPOCHS", "4");
+        let config: String = config
+            .lines()
+            .filter(|line| !line.starts_with("optimizer") && !line.starts_with("schedule"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let config = format!("{config}{sections}").replace(
+            "clip_norm: 0.5",
+            "clip_norm: 0.5, clip_value: 0.05, clip_adaptive: {clip_factor: 0.1}, gradient_noise: {eta: 1.0e-4}",
+        );
+        fs::write(lab.folder.path().join("config.yaml"), config).unwrap();
+        lab.finish("straight", &[]);
+        for stop in stops {
+            let run = format!("from-{stop}");
+            lab.finish(&run, &["--steps", stop]);
+            lab.finish(&run, &["--resume"]);
+            same_bytes(&lab.last("straight"), &lab.last(&run));
+        }
+    }
+}
+
+#[test]
+fn what_optimizers_schedules_averages_and_rules_keep_is_resumed() {
+    keepers("cpu", &KEEPERS, &["3", "6", "13"]);
+}
+
+#[test]
+fn what_they_keep_on_the_gpu_is_resumed() {
+    keepers(&common::gpu(), &KEEPERS[..2], &["6"]);
+}
+
+#[test]
+fn sigusr1_saves_and_the_run_goes_on() {
+    let lab = Lab::new("cpu", 200);
+    let rare = ["--set", "checkpoint.every_steps=100000", "--set", "checkpoint.keep_best=null"];
+    lab.finish("straight", &rare);
+    let mut child = lab.command("run", &rare).spawn().expect("wootz starts");
+    let metrics = lab.folder.path().join("run/metrics.jsonl");
+    while fs::metadata(&metrics).map_or(0, |file| file.len()) == 0 {
+        sleep(Duration::from_millis(5));
+    }
+    let sent = Command::new("kill").args(["-s", "USR1", &child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+    assert_eq!(child.wait().expect("a child").code(), Some(0));
+    let steps: Vec<u64> = wootz::train::checkpoint::by_age(&lab.folder.path().join("run"))
+        .iter()
+        .filter_map(|path| wootz::train::checkpoint::step_of(path))
+        .collect();
+    assert!(steps.len() == 2 && steps[0] < 800 && steps[1] == 800, "{steps:?}");
+    same_bytes(&lab.last("straight"), &lab.last("run"));
+}
+
+#[test]
+fn checkpoints_by_the_clock_change_nothing() {
+    let lab = Lab::new("cpu", 6);
+    let rare = ["--set", "checkpoint.every_steps=1000"];
+    lab.finish("straight", &rare);
+    let often = ["--set", "checkpoint.every_minutes=0.00001", "--set", "checkpoint.keep_last=100"];
+    lab.finish("run", &[&rare[..], &often].concat());
+    let saved = wootz::train::checkpoint::by_age(&lab.folder.path().join("run")).len();
+    assert!(saved > 12, "{saved} checkpoints");
+    same_bytes(&lab.last("straight"), &lab.last("run"));
+}
+
+#[test]
+fn a_rolled_back_run_goes_on_to_the_same_bytes() {
+    let lab = Lab::new("cpu", 6);
+    let keep = ["--set", "checkpoint.keep_last=100"];
+    lab.finish("straight", &keep);
+    lab.finish("run", &keep);
+    let folder = lab.folder.path().join("run");
+    let back = |to: &str| {
+        let mut command = wootz();
+        command.arg("rollback").arg("--run-dir").arg(&folder).args(["--to", to]);
+        let output = command.output().expect("wootz starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = back("7");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("no checkpoint of step 7; there are 3, "), "{said}");
+    assert_eq!(back("9").0, Some(0));
+    let last = lab.last("run");
+    assert_eq!(wootz::train::checkpoint::step_of(&last), Some(9));
+    let lines = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let last_line = lines.lines().last().unwrap();
+    assert!(last_line.contains("\"step\":9"), "{last_line}");
+    lab.finish("run", &[&keep[..], &["--resume"]].concat());
+    same_bytes(&lab.last("straight"), &lab.last("run"));
+}
+
+#[test]
+fn a_run_that_ended_goes_on_when_its_epochs_are_raised() {
+    let lab = Lab::new("cpu", 6);
+    let steady = ["--set", "schedule={constant: {}}"];
+    lab.finish("straight", &steady);
+    lab.finish("run", &[&steady[..], &["--set", "train.epochs=3"]].concat());
+    lab.finish("run", &[&steady[..], &["--resume"]].concat());
+    same_bytes(&lab.last("straight"), &lab.last("run"));
+}
+
+#[test]
+fn changes_are_allowed_when_that_is_said() {
+    let lab = Lab::new("cpu", 3);
+    lab.finish("run", &["--steps", "3"]);
+    let changes = ["--resume", "--set", "optimizer.adamw.lr=0.1", "--allow-changes"];
+    let output = lab.command("run", &changes).output().expect("wootz starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("optimizer.adamw.lr: 0.005 then, 0.1 now"), "{said}");
+    assert_eq!(wootz::train::checkpoint::step_of(&lab.last("run")), Some(12));
 }
 
 #[test]

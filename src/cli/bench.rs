@@ -11,7 +11,7 @@ use crate::data::{Loader, StepBatch};
 use crate::device::{Executor, Globals, Run};
 use crate::plan::REPORT_HEAD;
 use crate::train::compile::{Compiled, with_factors};
-use crate::train::{model_io, optimizer, schedule};
+use crate::train::{model_io, schedule};
 
 /// How to time.
 #[derive(Debug, Args)]
@@ -167,7 +167,7 @@ impl Bench<'_> {
     fn submit(&mut self) -> Result<(), CliError> {
         self.step += 1;
         let config = self.session.config();
-        let base = optimizer::base_rate(&config.optimizer);
+        let base = config.optimizer.lr();
         let rate = schedule::rate(
             &config.schedule,
             base,

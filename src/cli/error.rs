@@ -4,8 +4,8 @@ use crate::config::load::ConfigError;
 use crate::data::DataError;
 use crate::device::DeviceError;
 use crate::train::checkpoint::CheckpointError;
+use crate::train::error::TrainError;
 use crate::train::model_io::RestoreError;
-use crate::train::run::TrainError;
 
 /// What ended a command.
 #[derive(Debug, thiserror::Error)]
@@ -58,9 +58,7 @@ impl From<TrainError> for CliError {
             TrainError::Data(error) => CliError::Data(error),
             TrainError::Device(error) => CliError::Device(error),
             TrainError::Checkpoint(error) => CliError::File(error),
-            stopped @ (TrainError::NotFinite { .. } | TrainError::NotFiniteMetric { .. }) => {
-                CliError::Health(stopped.to_string())
-            }
+            stopped => CliError::Health(stopped.to_string()),
         }
     }
 }

@@ -23,6 +23,9 @@ pub struct TrainedArgs {
     /// In a run's folder: the newest checkpoint instead of the best.
     #[arg(long)]
     pub last: bool,
+    /// Use the average of the weights that the run keeps (`average`).
+    #[arg(long)]
+    pub average: bool,
     /// Set a key of the run's configuration, such as `data.test.csv.path=new.csv`.
     #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
     pub sets: Vec<String>,
@@ -70,7 +73,10 @@ impl Trained {
         args: &TrainedArgs,
         sizes: impl FnOnce(&Session) -> Result<Vec<usize>, CliError>,
     ) -> Result<Self, CliError> {
-        let (folder, from, snapshot) = find(&args.run, args.last)?;
+        let (folder, from, mut snapshot) = find(&args.run, args.last)?;
+        if args.average {
+            use_average(&mut snapshot, &from)?;
+        }
         RunDir::config(&folder)?;
         let session =
             Session::open_file(&folder.join("config.yaml"), &args.sets, args.device.as_deref())?;
@@ -87,6 +93,22 @@ impl Trained {
         model_io::restore(executor.as_mut(), &compiled, &snapshot, false)?;
         Ok(Trained { session, compiled, executor, from, step: snapshot.state.step })
     }
+}
+
+/// Puts the averaged parameters in the place of the raw ones.
+fn use_average(snapshot: &mut Snapshot, from: &Path) -> Result<(), CliError> {
+    if snapshot.average.is_empty() {
+        return Err(CliError::Usage(format!(
+            "{} holds no average: the run was trained without `average`",
+            from.display()
+        )));
+    }
+    for averaged in std::mem::take(&mut snapshot.average) {
+        if let Some(raw) = snapshot.model.iter_mut().find(|raw| raw.name == averaged.name) {
+            *raw = averaged;
+        }
+    }
+    Ok(())
 }
 
 fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliError> {
@@ -118,8 +140,10 @@ pub fn run(args: EvalArgs) -> Result<u8, CliError> {
     let set = trained.session.set(on)?;
     let config = trained.session.config();
     let terms = config.loss.terms(&config.metrics);
-    let Evaluation { metrics, tables } =
-        evaluate(trained.executor.as_mut(), &trained.compiled, &terms, &set, on.word())?;
+    let Evaluation { metrics, tables } = {
+        let (executor, compiled) = (trained.executor.as_mut(), &trained.compiled);
+        evaluate(executor, compiled, &compiled.plan.roles.eval, &terms, &set, on.word())?
+    };
     if args.json {
         let values: serde_json::Map<String, serde_json::Value> =
             metrics.iter().map(|(n, v)| (n.clone(), json!(v))).chain(tables).collect();

@@ -13,6 +13,7 @@ mod eval;
 mod generate;
 mod plan;
 mod predict;
+mod rollback;
 mod schema;
 mod session;
 mod train;
@@ -65,6 +66,8 @@ enum Command {
     Eval(eval::EvalArgs),
     /// Answer for each sample of a set, or continue a text.
     Predict(predict::PredictArgs),
+    /// Take a run back to one of its checkpoints.
+    Rollback(rollback::RollbackArgs),
     /// Show what a step will do and hold, without running it.
     Plan(plan::PlanArgs),
     /// Find everything that is wrong with a configuration.
@@ -118,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Train(args) => train::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Rollback(args) => rollback::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Check(args) => check::run(args),
         Command::Verify(args) => verify::run(args),

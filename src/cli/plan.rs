@@ -9,7 +9,6 @@ use crate::device::Device;
 use crate::layers::batch_shape;
 use crate::plan::report;
 use crate::train::compile::Compiled;
-use crate::train::optimizer;
 use crate::train::schedule;
 
 /// What to show.
@@ -54,7 +53,7 @@ pub fn run(args: PlanArgs) -> Result<u8, CliError> {
     program_table(&compiled);
     memory_table("train", &compiled, staging[0]);
     memory_table("eval", &eval_only, staging[1]);
-    decay_list(&session, &compiled);
+    group_table(&compiled);
     if args.schedule {
         draw_schedule(&session);
     }
@@ -112,6 +111,14 @@ fn document(
     let layers: Vec<Json> = (compiled.rows.iter())
         .map(|row| json!({"name": row.name, "layer": row.word, "output": row.output.dims(), "parameters": row.parameters, "trainable": row.trainable, "flops": row.flops}))
         .collect();
+    let groups: Vec<Json> = (compiled.groups.iter().enumerate())
+        .map(|(index, group)| {
+            let members = compiled.params.members(index);
+            let names: Vec<&str> =
+                members.iter().map(|i| compiled.params.params[*i].spec.name.as_str()).collect();
+            json!({"rule": group.rule.name(), "lr_factor": group.settings.lr_factor, "weight_decay": group.settings.weight_decay, "parameters": names})
+        })
+        .collect();
     let programs: Vec<Json> = (programs(compiled).into_iter())
         .map(|(name, id)| {
             let cost = report::program_cost(&compiled.plan.programs[id], target);
@@ -124,6 +131,7 @@ fn document(
         "accumulate": session.config().train.accumulate,
         "steps": session.total_steps(),
         "layers": layers,
+        "groups": groups,
         "programs": programs,
         "memory": {
             "train": report::memory(&compiled.plan), "eval": report::memory(&eval_only.plan),
@@ -171,18 +179,32 @@ fn memory_table(name: &str, compiled: &Compiled, staging: u64) {
     super::print("");
 }
 
-/// Which parameters the optimizer decays.
-fn decay_list(session: &Session, compiled: &Compiled) {
-    let (rule, decay_all) = optimizer::rule(&session.config().optimizer);
-    let all = compiled.params.params.len();
-    let count = compiled.params.params.iter().filter(|p| p.spec.decay || decay_all).count();
-    super::print(&match (rule.decays(), decay_all) {
-        (false, _) => "no weight decay".to_owned(),
-        (true, true) => format!("weight decay on all {all} parameters"),
-        (true, false) => {
-            format!("weight decay on {count} of {all} parameters (matrices, kernels, embeddings)")
-        }
-    });
+/// How the parameters are updated: a row for each group, and one for the frozen ones.
+fn group_table(compiled: &Compiled) {
+    let mut rows =
+        vec![["rule", "lr", "weight decay", "parameters", "numbers", "members"].map(str::to_owned)];
+    let layout = &compiled.params;
+    let mut add = |head: [String; 3], members: Vec<usize>| {
+        let specs = || members.iter().map(|index| &layout.params[*index].spec);
+        let names: Vec<&str> = specs().take(3).map(|spec| spec.name.as_str()).collect();
+        let more = if members.len() > 3 { ", …" } else { "" };
+        let numbers: usize = specs().map(|spec| spec.shape.elements()).sum();
+        let [rule, lr, decay] = head;
+        let (count, numbers) = (members.len().to_string(), grouped(numbers as u64));
+        rows.push([rule, lr, decay, count, numbers, format!("{}{more}", names.join(", "))]);
+    };
+    for (index, group) in compiled.groups.iter().enumerate() {
+        let settings = &group.settings;
+        let lr = format!("× {}", settings.lr_factor);
+        let head = [group.rule.name().to_owned(), lr, settings.weight_decay.to_string()];
+        add(head, layout.members(index));
+    }
+    let frozen: Vec<usize> =
+        (0..layout.params.len()).filter(|index| !layout.is_trained(*index)).collect();
+    if !frozen.is_empty() {
+        add(["frozen".to_owned(), "-".to_owned(), "-".to_owned()], frozen);
+    }
+    table(&rows);
 }
 
 /// The learning rate as a plot of characters.
@@ -191,7 +213,7 @@ fn draw_schedule(session: &Session) {
     const HEIGHT: usize = 10;
     let total = session.total_steps();
     let config = session.config();
-    let base = optimizer::base_rate(&config.optimizer);
+    let base = config.optimizer.lr();
     let at = |column: u64| {
         schedule::rate(&config.schedule, base, 1 + column * (total - 1) / (WIDTH - 1), total)
     };

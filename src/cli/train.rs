@@ -15,6 +15,7 @@ use crate::train::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
 use crate::train::compile::Compiled;
 use crate::train::model_io;
 use crate::train::progress::Progress;
+use crate::train::rules::Clock;
 use crate::train::run::{Outcome, Trainer};
 use crate::train::run_dir::{self, FileHash, RunDir, RunInfo, Start};
 use crate::train::signals::Signals;
@@ -41,6 +42,9 @@ pub struct TrainArgs {
     /// this name.
     #[arg(long, value_name = "RUN_OR_CHECKPOINT", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
+    /// Resume with another configuration: the differences are shown, and the run goes on.
+    #[arg(long, requires = "resume")]
+    allow_changes: bool,
     /// Give the result as one JSON document on stdout.
     #[arg(long)]
     json: bool,
@@ -110,7 +114,10 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         info.backend
     ));
     let (folder, state) = match resumed {
-        Some(resumed) => resume(&session, &compiled, executor.as_mut(), resumed, &name)?,
+        Some(resumed) => {
+            let executor = executor.as_mut();
+            resume(&session, &compiled, executor, resumed, &name, args.allow_changes)?
+        }
         None => start(&session, &compiled, executor.as_mut(), &args, &name)?,
     };
     let total = session.total_steps();
@@ -140,6 +147,8 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         total_steps: total,
         digest: session.data.train.digest(),
         poisoned_step,
+        slow: Clock::default(),
+        striking: Vec::new(),
     };
     let outcome = trainer.run()?;
     show(&outcome, &shown, &info, args.json);
@@ -275,15 +284,20 @@ fn resume(
     executor: &mut dyn Executor,
     resumed: Resumed,
     name: &str,
+    allow_changes: bool,
 ) -> Result<(RunDir, State), CliError> {
     let Resumed { folder, checkpoint, branch } = resumed;
     let differences = super::differences::between(&RunDir::config(&folder)?, &resolved(session));
     if !differences.is_empty() {
         let list = differences.join("\n  ");
-        return Err(CliError::Usage(format!(
-            "{} was started with another configuration:\n  {list}\nresume with the same values, or start a new run",
-            folder.display()
-        )));
+        let said =
+            format!("{} was started with another configuration:\n  {list}", folder.display());
+        if !allow_changes {
+            return Err(CliError::Usage(format!(
+                "{said}\nresume with the same values, allow the changes with `--allow-changes`, or start a new run"
+            )));
+        }
+        super::eprint(&format!("warning: {said}"));
     }
     let Some((from, snapshot)) = checkpoint else {
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));

@@ -20,6 +20,12 @@ options! {
         accumulate: usize [1..] = 1,
         /// Scales gradients down to this norm over all parameters.
         clip_norm: Option<f64> [above(0.0)],
+        /// Clips each number of the gradient to plus and minus this, after `clip_norm`.
+        clip_value: Option<f64> [above(0.0)],
+        /// Clips the gradient of each unit by the norm of its weights, before `clip_norm`.
+        clip_adaptive: Option<AdaptiveClip>,
+        /// Adds noise to the gradient, after clipping.
+        gradient_noise: Option<GradientNoise>,
         /// Optimizer steps between validations. Without it: each epoch.
         eval_every_steps: Option<usize> [1..],
         /// Leaves out the last batch of an epoch if it is not full.
@@ -32,12 +38,36 @@ options! {
 }
 
 options! {
+    /// Adaptive gradient clipping (Brock and others, 2021). A unit is a row of a matrix, a kernel
+    /// of one output channel, or a whole vector.
+    pub struct AdaptiveClip {
+        /// The largest norm of a unit's gradient, as a share of the norm of its weights.
+        clip_factor: f64 [above(0.0)] = 0.01,
+        /// The least norm of weights that is reckoned with.
+        eps: f64 [above(0.0)] = 1e-3,
+    }
+}
+
+options! {
+    /// Gaussian noise on the mean gradient (Neelakantan and others, 2015). Its variance in step t is
+    /// `eta / (1 + t) ^ gamma`.
+    pub struct GradientNoise {
+        /// The variance at the start.
+        eta: f64 [above(0.0)],
+        /// How fast it falls.
+        gamma: f64 [0.0..] = 0.55,
+    }
+}
+
+options! {
     /// When the run is saved, and what is kept.
     pub struct Checkpoint {
         /// Optimizer steps between checkpoints. Without it: by epochs.
         every_steps: Option<usize> [1..],
         /// Epochs between checkpoints, where `every_steps` is left out.
         every_epochs: usize [1..] = 1,
+        /// Minutes after which it is saved as well.
+        every_minutes: Option<f64> [above(0.0)],
         /// How many of the latest are kept.
         keep_last: usize [1..] = 3,
         /// Keeps the best one as well.

@@ -7,12 +7,14 @@ use serde_json::{Value as Json, json};
 
 use super::data::Data;
 use super::decode::{Cx, Decode, all_defaults};
+use super::health::{Average, Health};
 use super::loss::{Objective, Penalty};
 use super::macros::{choices, options};
 use super::metric::Metric;
 use super::nearest::nearest;
 use super::node::{Node, ScalarKind};
-use super::optimizer::{Optimizer, Schedule};
+use super::optimizer::{Optimizer, ParamGroup};
+use super::schedule::Schedule;
 use super::schema::{Place, Schema, Word, places};
 use super::train::{Checkpoint, EarlyStop, Train};
 use super::validate;
@@ -42,6 +44,8 @@ options! {
         metrics: Vec<Metric> = Vec::new(),
         /// How parameters follow their gradients.
         optimizer: Optimizer,
+        /// Parameters that are trained in another way than the rest.
+        param_groups: Vec<ParamGroup> = Vec::new(),
         /// How the learning rate changes over the run.
         schedule: Schedule = Schedule::Constant(all_defaults()),
         /// How long and in what portions to train.
@@ -50,6 +54,10 @@ options! {
         checkpoint: Checkpoint = all_defaults(),
         /// Ends the run when it no longer gets better.
         early_stop: Option<EarlyStop>,
+        /// An average of the weights, kept beside them.
+        average: Option<Average>,
+        /// What counts as a sick run, and what is done then.
+        health: Health = all_defaults(),
     }
 }
 

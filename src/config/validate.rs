@@ -6,7 +6,8 @@ use super::decode::Cx;
 use super::loss::{Compares, Loss, Objective, Term};
 use super::metric::Metric;
 use super::node::Node;
-use super::optimizer::{Cosine, Linear, Sgd};
+use super::optimizer::{Muon, Sgd};
+use super::schedule::{Chained, Cosine, Linear, MultiStep, Piecewise, Polynomial, Schedule, Wsd};
 use super::source::Span;
 use super::train::Train;
 use super::types::Config;
@@ -30,11 +31,59 @@ pub fn train(train: &Train, node: &Node, cx: &mut Cx) {
     }
 }
 
-/// Nesterov's form is a form of momentum.
+/// Nesterov's form is a form of momentum without dampening.
 pub fn sgd(sgd: &Sgd, node: &Node, cx: &mut Cx) {
     if sgd.nesterov && sgd.momentum == 0.0 {
         cx.error(at(node, "nesterov"), "`nesterov` needs a `momentum` above 0");
     }
+    if sgd.nesterov && sgd.dampening != 0.0 {
+        cx.error(at(node, "dampening"), "`nesterov` needs a `dampening` of 0");
+    }
+}
+
+/// Nesterov's form is a form of momentum.
+pub fn muon(muon: &Muon, node: &Node, cx: &mut Cx) {
+    if muon.nesterov && muon.momentum == 0.0 {
+        cx.error(at(node, "momentum"), "`nesterov` needs a `momentum` above 0");
+    }
+}
+
+/// Milestones rise.
+pub fn multistep(schedule: &MultiStep, node: &Node, cx: &mut Cx) {
+    rise(&schedule.milestones, "milestones", node, cx);
+}
+
+/// There is a point, and steps rise.
+pub fn piecewise(schedule: &Piecewise, node: &Node, cx: &mut Cx) {
+    let steps: Vec<f64> = schedule.points.iter().map(|[step, _]| *step).collect();
+    if steps.is_empty() {
+        cx.error(at(node, "points"), "a schedule needs at least one point");
+    }
+    rise(&steps, "points", node, cx);
+}
+
+/// Each schedule but the first has the step at which it begins.
+pub fn chained(schedule: &Chained, node: &Node, cx: &mut Cx) {
+    let (schedules, milestones) = (schedule.schedules.len(), schedule.milestones.len());
+    if schedules != milestones + 1 {
+        let message = format!(
+            "{schedules} schedules need {} milestones, not {milestones}",
+            schedules.max(1) - 1
+        );
+        cx.error(at(node, "milestones"), message);
+    }
+    rise(&schedule.milestones, "milestones", node, cx);
+}
+
+fn rise<T: PartialOrd>(steps: &[T], key: &str, node: &Node, cx: &mut Cx) {
+    if steps.windows(2).any(|pair| pair[0] >= pair[1]) {
+        cx.error(at(node, key), "the steps must rise");
+    }
+}
+
+/// The warm-up of a polynomial schedule ends before the schedule does.
+pub fn polynomial(schedule: &Polynomial, node: &Node, cx: &mut Cx) {
+    warmup_ends(schedule.warmup_steps, schedule.total_steps, node, cx);
 }
 
 /// The warm-up of a cosine schedule ends before the schedule does.
@@ -45,6 +94,12 @@ pub fn cosine(schedule: &Cosine, node: &Node, cx: &mut Cx) {
 /// The warm-up of a linear schedule ends before the schedule does.
 pub fn linear(schedule: &Linear, node: &Node, cx: &mut Cx) {
     warmup_ends(schedule.warmup_steps, schedule.total_steps, node, cx);
+}
+
+/// The warm-up and the decay fit into the schedule.
+pub fn wsd(schedule: &Wsd, node: &Node, cx: &mut Cx) {
+    let before = schedule.warmup_steps + schedule.decay_steps - 1;
+    warmup_ends(before, schedule.total_steps, node, cx);
 }
 
 fn warmup_ends(warmup: usize, total: Option<usize>, node: &Node, cx: &mut Cx) {
@@ -155,6 +210,9 @@ pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
     }
     if let Some(stop) = &config.early_stop {
         metric_exists(&stop.metric, &["early_stop"], config, node, cx);
+    }
+    if let Schedule::ReduceOnPlateau(plateau) = &config.schedule {
+        metric_exists(&plateau.metric, &["schedule", "reduce_on_plateau"], config, node, cx);
     }
 }
 
@@ -325,7 +383,11 @@ fn measured(config: &Config) -> Vec<String> {
 
 /// A metric that is compared must be one that the run computes.
 fn metric_exists(metric: &str, section: &[&str], config: &Config, node: &Node, cx: &mut Cx) {
-    let known = measured(config);
+    let mut known = measured(config);
+    if config.average.is_some() {
+        let averaged = known.iter().map(|metric| metric.replace("valid/", "average/"));
+        known.extend(averaged.collect::<Vec<_>>());
+    }
     if config.data.valid.is_some() && known.iter().any(|k| k == metric) {
         return;
     }

@@ -17,7 +17,6 @@ macro_rules! files {
 
 files! {
     "accumulate",
-    "adam",
     "attention",
     "attention_grad_key",
     "attention_grad_query",
@@ -29,6 +28,7 @@ files! {
     "batch_stats",
     "canary",
     "class_cross_entropy",
+    "clip_units",
     "concat",
     "conv2d",
     "conv2d_depthwise",
@@ -85,8 +85,6 @@ files! {
     "recurrent",
     "recurrent_grad",
     "rope",
-    "sgd",
-    "sgd_momentum",
     "softmax",
     "stats",
     "unfold",

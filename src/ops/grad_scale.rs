@@ -13,7 +13,7 @@ use crate::ops::{
 /// non-finite count, weight, then the statistics.
 ///
 /// weight is the statistic that the loss is divided by; norm = √(Σ g²)/weight over the finite
-/// elements (a sum that overflows counts as one more non-finite element); scale = min(1, clip/(norm + 10⁻⁶))/weight as in PyTorch's `clip_grad_norm_`, or 0
+/// elements (a sum that overflows and statistics count as non-finite elements too); scale = min(1, clip/(norm + 10⁻⁶))/weight as in PyTorch's `clip_grad_norm_`, or 0
 /// where an element is not finite or the weight is 0, so that nothing is updated.
 ///
 /// With a loss scale (Micikevicius et al. 2018) there is a third operand, updated in place:
@@ -75,6 +75,7 @@ impl GradScale {
         if !finite(square) {
             bad += R::ONE;
         }
+        bad += R::of(stats.iter().filter(|stat| !finite(**stat)).count() as f64);
         let weight = stats[self.weight_index];
         let [control, scaler @ ..] = call.outs else { unreachable!("a result") };
         let loss_scale = scaler.first().map_or(R::ONE, |state| state[0]);

@@ -6,10 +6,10 @@
 //! plan for launches and scratch, the CPU executor for a call. No tier matches on op names.
 
 pub mod accumulate;
-pub mod adam;
 pub mod attention;
 pub mod batch_norm;
 pub mod class_cross_entropy;
+pub mod clip_units;
 pub mod concat;
 pub mod conv2d;
 pub mod cpu;
@@ -33,7 +33,6 @@ pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod rope;
-pub mod sgd;
 pub mod softmax;
 pub mod stats;
 pub mod tile;
@@ -44,6 +43,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use accumulate::Accumulate;
+pub use clip_units::ClipUnits;
 pub use cpu::{Call, Operand};
 pub use grad_scale::GradScale;
 pub use launch::{Bind, GpuLimits, Kernel, Launch, MatrixUnits, Replacement, Target};
@@ -311,10 +311,10 @@ macro_rules! ops {
 
 ops! {
     accumulate,
-    adam,
     attention,
     batch_norm,
     class_cross_entropy,
+    clip_units,
     concat,
     conv2d,
     cross_entropy,
@@ -334,8 +334,8 @@ ops! {
     reduce,
     resize,
     rope,
-    sgd,
     softmax,
     stats,
     unfold,
+    update,
 }

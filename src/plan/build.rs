@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::place::{self, Fixed};
+use super::update::Update;
 use super::{
     ALIGN, Layout, Page, Plan, PlanError, Precision, Program, ProgramId, Roles, Slot, precision,
     prune,
 };
 use crate::graph::{Graph, Leaf, Origin, TensorType, ValueId, grad};
-use crate::ops::grad_scale::SCALER;
 use crate::ops::map::{self, Code};
-use crate::ops::update::UpdateRule;
-use crate::ops::{Accumulate, GradScale, Stats, Target};
+use crate::ops::{Stats, Target};
 
 /// A forward graph as the layers build it, for one batch size and one mode.
 #[derive(Clone, Debug)]
@@ -42,29 +41,12 @@ pub struct Request<'a> {
     pub params: &'a Layout,
     /// The states' order.
     pub states: &'a Layout,
-    /// Which parameters are trained, by index.
-    pub trained: &'a [bool],
     /// Training graphs, one for each batch size that occurs; none for evaluation only.
     pub train: Vec<Forward>,
     /// Evaluation graphs, one for each batch size that occurs.
     pub eval: Vec<Forward>,
     /// The optimizer; `None` for evaluation only.
     pub update: Option<Update>,
-}
-
-/// How parameters are updated.
-#[derive(Clone, Debug)]
-pub struct Update {
-    /// The optimizer.
-    pub rule: Arc<dyn UpdateRule>,
-    /// Whether weight decay also applies to biases and norms.
-    pub decay_all: bool,
-    /// Clips the global gradient norm.
-    pub clip_norm: Option<f32>,
-    /// Micro-batches in a window.
-    pub accumulate: usize,
-    /// Which statistic is the divisor.
-    pub weight_index: usize,
 }
 
 /// Numbers in front of the statistics in a training report: scale, gradient norm, non-finite
@@ -98,6 +80,14 @@ pub fn build(request: Request<'_>) -> Result<Plan, PlanError> {
         let id = builder.eval(forward)?;
         builder.roles.eval.push(id);
     }
+    if request.update.as_ref().is_some_and(|update| update.average) {
+        builder.trained_page = Page::Average;
+        for forward in &request.eval {
+            let id = builder.eval(forward)?;
+            builder.roles.eval_average.push(id);
+        }
+        builder.trained_page = Page::Params;
+    }
     if let Some(update) = &request.update {
         builder.update(update)?;
     }
@@ -121,7 +111,6 @@ pub fn of_graph(
         precision,
         params: &nothing,
         states: &nothing,
-        trained: &[],
         train: Vec::new(),
         eval: Vec::new(),
         update: None,
@@ -132,12 +121,16 @@ pub fn of_graph(
     builder.finish()
 }
 
-struct Builder<'a> {
-    request: &'a Request<'a>,
-    stats: usize,
+pub(super) struct Builder<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) stats: usize,
+    /// Where trained parameters are read.
+    trained_page: Page,
+    /// The precision of the programs to come.
+    pub(super) precision: Precision,
     consts: Vec<(Slot, Arc<[f32]>)>,
     programs: Vec<Program>,
-    roles: Roles,
+    pub(super) roles: Roles,
     arena: Vec<u64>,
     batch: u64,
 }
@@ -147,6 +140,8 @@ impl<'a> Builder<'a> {
         Builder {
             request,
             stats,
+            trained_page: Page::Params,
+            precision: request.precision,
             consts: Vec::new(),
             programs: Vec::new(),
             roles: Roles::default(),
@@ -157,12 +152,12 @@ impl<'a> Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn params(&self) -> &Layout {
+    pub(super) fn params(&self) -> &Layout {
         self.request.params
     }
 
     /// Elements of the gradient page: trained parameters, then statistics.
-    fn grad_elements(&self) -> usize {
+    pub(super) fn grad_elements(&self) -> usize {
         self.params().trained + self.stats.next_multiple_of((ALIGN / 4) as usize)
     }
 
@@ -171,7 +166,7 @@ impl Builder<'_> {
         let layout = self.params();
         let leaves = param_leaves(&graph);
         let trained: Vec<usize> =
-            (0..layout.params.len()).filter(|i| self.request.trained[*i]).collect();
+            (0..layout.params.len()).filter(|i| layout.is_trained(*i)).collect();
         if trained.is_empty() {
             return Err(PlanError::NothingToTrain);
         }
@@ -236,7 +231,7 @@ impl Builder<'_> {
     }
 
     /// Fuses and places a graph whose `pins` must land in given slots.
-    fn program(
+    pub(super) fn program(
         &mut self,
         mut graph: Graph,
         pins: Vec<(ValueId, Slot)>,
@@ -250,7 +245,7 @@ impl Builder<'_> {
         keep.extend(outputs.iter().chain(updates));
         let (graph, pruned) = prune::prune(&graph, &keep);
         let keep: Vec<ValueId> = keep.iter().map(|v| pruned[v]).collect();
-        let (graph, stored) = match self.request.precision {
+        let (graph, stored) = match self.precision {
             Precision::Single => (graph, None),
             Precision::Mixed => {
                 let (graph, stored) = precision::mixed(&graph, &keep);
@@ -323,7 +318,11 @@ impl Builder<'_> {
         consts: &HashMap<ConstKey, Slot>,
     ) -> Slot {
         match leaf {
-            Leaf::Param(index) => self.params().params[*index].slot(Page::Params),
+            Leaf::Param(index) => {
+                let trained = self.params().is_trained(*index);
+                let page = if trained { self.trained_page } else { Page::Params };
+                self.params().params[*index].slot(page)
+            }
             Leaf::State(index) => self.request.states.params[*index].slot(Page::State),
             Leaf::Input(index) => batch[*index].0,
             Leaf::Constant(value) => consts[&const_key(&[*value], ty.bytes())],
@@ -334,76 +333,8 @@ impl Builder<'_> {
         }
     }
 
-    fn update(&mut self, update: &Update) -> Result<(), PlanError> {
-        let mut graph = Graph::new();
-        let elements = self.params().trained;
-        let total = self.grad_elements();
-        let region = |graph: &mut Graph, page, offset, len| {
-            graph.leaf(Leaf::Page { page, offset }, TensorType::f32([len]))
-        };
-        let mut keep = Vec::new();
-        let page = if update.accumulate > 1 { Page::Accum } else { Page::Grads };
-        if update.accumulate > 1 {
-            let acc = region(&mut graph, Page::Accum, 0, total);
-            let g = region(&mut graph, Page::Grads, 0, total);
-            let sums = graph.op(Accumulate, &[acc, g])?;
-            self.roles.accumulate = Some(self.program(graph, Vec::new(), &[], &[], &[sums])?);
-            graph = Graph::new();
-        }
-        let grads = region(&mut graph, page, 0, elements);
-        let stats = region(&mut graph, page, elements, self.stats);
-        let scaled = self.request.precision == Precision::Mixed;
-        let scale =
-            GradScale { clip_norm: update.clip_norm, weight_index: update.weight_index, scaled };
-        let mut operands = vec![grads, stats];
-        if scaled {
-            operands.push(region(&mut graph, Page::Scaler, 0, SCALER));
-        }
-        let results = graph.apply(Arc::new(scale), &operands)?;
-        let control = results[0];
-        keep.extend(&results[1..]);
-        for (offset, len, decay) in self.ranges(update) {
-            let mut operands = vec![region(&mut graph, Page::Params, offset, len)];
-            for moment in 0..update.rule.moments() {
-                operands.push(region(&mut graph, Page::Moment(moment as u8), offset, len));
-            }
-            operands.push(region(&mut graph, page, offset, len));
-            operands.push(control);
-            keep.extend(graph.apply(update.rule.op(decay), &operands)?);
-        }
-        let bytes = graph.ty(control).bytes();
-        let pin = (control, Slot { page: Page::Report, offset: 0, bytes });
-        self.roles.update = Some(self.program(graph, vec![pin], &[], &[], &keep)?);
-        Ok(())
-    }
-
-    /// `(first element, elements, decayed)` of each range that one dispatch updates: the two decay
-    /// groups, or one where they are treated alike, cut where a binding would be too long.
-    fn ranges(&self, update: &Update) -> Vec<(usize, usize, bool)> {
-        let (decayed, elements) = (self.params().decayed, self.params().trained);
-        let groups = if update.decay_all || !update.rule.decays() {
-            vec![(0, elements, true)]
-        } else {
-            vec![(0, decayed, true), (decayed, elements, false)]
-        };
-        let longest = match self.request.target {
-            Target::Cpu => usize::MAX,
-            Target::Gpu(limits) => (limits.binding_bytes / ALIGN * (ALIGN / 4)) as usize,
-        };
-        let mut ranges = Vec::new();
-        for (mut start, end, decay) in groups {
-            while start < end {
-                let len = longest.min(end - start);
-                ranges.push((start, len, decay));
-                start += len;
-            }
-        }
-        ranges
-    }
-
     fn finish(self) -> Result<Plan, PlanError> {
         let page = self.params().elements as u64 * 4;
-        let moments = self.params().trained as u64 * 4;
         let grads = self.grad_elements() as u64 * 4;
         let mut pages = vec![(Page::Params, page)];
         if let Some(update) = &self.request.update {
@@ -411,7 +342,11 @@ impl Builder<'_> {
             if update.accumulate > 1 {
                 pages.push((Page::Accum, grads));
             }
-            pages.extend((0..update.rule.moments()).map(|i| (Page::Moment(i as u8), moments)));
+            let moments = update.moments.iter().enumerate();
+            pages.extend(moments.map(|(i, m)| (Page::Moment(i as u8), m.elements as u64 * 4)));
+            if update.average {
+                pages.push((Page::Average, self.params().trained as u64 * 4));
+            }
         }
         pages.push((Page::State, self.request.states.elements as u64 * 4));
         pages.push((Page::Batch, self.batch));

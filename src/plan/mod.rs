@@ -10,11 +10,13 @@ mod place;
 mod precision;
 mod prune;
 pub mod report;
+mod update;
 
 use std::sync::Arc;
 
-pub use build::{Forward, REPORT_HEAD, REPORT_TAIL, Request, Update, build, of_graph};
-pub use layout::{Init, Layout, ParamSpec, Placed};
+pub use build::{Forward, REPORT_HEAD, REPORT_TAIL, Request, build, of_graph};
+pub use layout::{Init, Layout, Moments, ParamSpec, Placed};
+pub use update::{Group, Update};
 
 use crate::graph::{ShapeError, TensorType, grad::GradError};
 use crate::ops::{Op, Target};
@@ -31,6 +33,8 @@ pub enum Page {
     Accum,
     /// Optimizer moments, by index, in the parameters' order.
     Moment(u8),
+    /// The average of the trained parameters, in their order.
+    Average,
     /// State that is kept but not trained (running statistics).
     State,
     /// The micro-batch's inputs.
@@ -54,6 +58,7 @@ impl Page {
             Page::Grads => "gradients".into(),
             Page::Accum => "accumulated gradients".into(),
             Page::Moment(i) => format!("optimizer moment {}", i + 1),
+            Page::Average => "average".into(),
             Page::State => "state".into(),
             Page::Batch => "batch".into(),
             Page::Scaler => "loss scale".into(),
@@ -141,6 +146,8 @@ pub struct Roles {
     pub train: Vec<ProgramId>,
     /// Evaluation, likewise.
     pub eval: Vec<ProgramId>,
+    /// Evaluation with the averaged parameters, likewise; empty where none are kept.
+    pub eval_average: Vec<ProgramId>,
     /// Adds a micro-batch's gradients to the window's; absent where windows have one micro-batch.
     pub accumulate: Option<ProgramId>,
     /// The optimizer; absent in plans for evaluation.

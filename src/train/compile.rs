@@ -10,7 +10,7 @@ use crate::layers::loss::Statistics;
 use crate::layers::{BuildError, Built, InputSpec, LossSpec, Mode, Model, Registry, Row};
 use crate::ops::Target;
 use crate::ops::update::UpdateRule;
-use crate::plan::{self, Layout, Plan, PlanError, Request, Update};
+use crate::plan::{self, Group, Layout, Moments, Plan, PlanError, Request, Update};
 
 use super::optimizer;
 
@@ -44,8 +44,10 @@ pub struct Compiled {
     pub params: Layout,
     /// The states' order.
     pub states: Layout,
-    /// Whether each parameter is trained.
-    pub trained: Vec<bool>,
+    /// How each group of the parameters is updated.
+    pub groups: Vec<Group>,
+    /// The moments' places.
+    pub moments: Vec<Moments>,
     /// The layers, of the largest batch.
     pub rows: Vec<Row>,
     /// Names of the model's outputs; one empty name where it has a sole output without one.
@@ -56,7 +58,7 @@ pub struct Compiled {
     pub train_sizes: Vec<usize>,
     /// Batch size of each evaluation program.
     pub eval_sizes: Vec<usize>,
-    /// The optimizer.
+    /// The optimizer whose scalars the device gets.
     pub rule: Arc<dyn UpdateRule>,
 }
 
@@ -84,6 +86,9 @@ pub enum CompileError {
     /// The plan does not work out.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A group of parameters does not exist.
+    #[error("{0}")]
+    Groups(String),
 }
 
 impl CompileError {
@@ -101,6 +106,9 @@ impl CompileError {
             }
             CompileError::Plan(error) => {
                 _ = all.push(Diagnostic::new(model, "model", error.to_string()))
+            }
+            CompileError::Groups(message) => {
+                _ = all.push(Diagnostic::new(model, "param_groups", message.clone()))
             }
         }
         all
@@ -160,14 +168,24 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
     let (rows, outputs, statistics) = first
         .map(|b| (std::mem::take(&mut b.rows), b.outputs.clone(), b.statistics.clone()))
         .unwrap_or_default();
-    let (rule, decay_all) = optimizer::rule(&spec.config.optimizer);
-    let params = Layout::new(registry.params, &registry.trained);
+    let optimizer::Groups { groups, of } =
+        optimizer::groups(spec.config, &registry.params, &registry.trained)
+            .map_err(CompileError::Groups)?;
+    let params = Layout::new(registry.params, &of);
     let states = Layout::new(registry.states, &[]);
+    let moments = params.moments(|index| {
+        let group = params.group_of(index).map(|group| &groups[group]);
+        group.map_or(Vec::new(), |group| group.rule.moments(&params.params[index].spec.shape))
+    });
     let settings = &spec.config.train;
     let update = (!train.is_empty()).then(|| Update {
-        rule: rule.clone(),
-        decay_all,
+        groups: groups.clone(),
+        moments: moments.clone(),
         clip_norm: settings.clip_norm.map(|c| c as f32),
+        clip_adaptive: (settings.clip_adaptive.as_ref())
+            .map(|clip| (clip.clip_factor as f32, clip.eps as f32)),
+        noise: settings.gradient_noise.is_some(),
+        average: spec.config.average.is_some(),
         accumulate: settings.accumulate,
         weight_index: statistics.divisor,
     });
@@ -179,7 +197,6 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         },
         params: &params,
         states: &states,
-        trained: &registry.trained,
         train: train.into_iter().map(|b| b.forward).collect(),
         eval: eval.into_iter().map(|b| b.forward).collect(),
         update,
@@ -198,12 +215,13 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         plan,
         params,
         states,
-        trained: registry.trained,
+        groups,
+        moments,
         rows,
         outputs,
         statistics,
         train_sizes: spec.train_sizes.clone(),
         eval_sizes: spec.eval_sizes.clone(),
-        rule,
+        rule: optimizer::rule(&spec.config.optimizer),
     })
 }

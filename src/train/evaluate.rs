@@ -11,8 +11,8 @@ use crate::layers::loss::Statistics;
 use crate::plan::ProgramId;
 
 use super::compile::Compiled;
+use super::error::TrainError;
 use super::metrics::{Streams, Value};
-use super::run::TrainError;
 use super::watch::Metrics;
 
 /// What was measured on a set.
@@ -49,13 +49,14 @@ impl Sums {
     }
 }
 
-/// Evaluates a whole set.
+/// Evaluates a whole set by the evaluation `programs`, one for each batch size.
 ///
 /// # Errors
 /// When the data or the device fails, or a loss is not finite.
 pub fn evaluate(
     executor: &mut dyn Executor,
     compiled: &Compiled,
+    programs: &[ProgramId],
     terms: &[Term<'_>],
     set: &Dataset,
     name: &str,
@@ -69,7 +70,7 @@ pub fn evaluate(
         let ids: Vec<usize> = (done..set.len().min(done + size)).collect();
         set.fill(&ids, &mut buffers)?;
         let inputs = buffers.inputs();
-        let program = program(compiled, ids.len())?;
+        let program = program(compiled, programs, ids.len())?;
         let globals = Globals::default();
         executor.submit(&[Run { program, inputs: inputs.clone(), globals }], done as u64)?;
         for report in executor.reports(streams.read_outputs())? {
@@ -84,9 +85,13 @@ pub fn evaluate(
     finish(compiled, terms, set, name, &sums.0, &streams)
 }
 
-fn program(compiled: &Compiled, size: usize) -> Result<ProgramId, TrainError> {
+fn program(
+    compiled: &Compiled,
+    programs: &[ProgramId],
+    size: usize,
+) -> Result<ProgramId, TrainError> {
     let at = compiled.eval_sizes.iter().position(|planned| *planned == size);
-    at.map(|at| compiled.plan.roles.eval[at]).ok_or_else(|| {
+    at.map(|at| programs[at]).ok_or_else(|| {
         let message = format!("no evaluation was planned for batches of {size}");
         crate::device::DeviceError::Unfit(message).into()
     })

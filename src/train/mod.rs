@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod compile;
+pub mod error;
 pub mod evaluate;
 mod health;
 mod initial;
@@ -9,8 +10,9 @@ pub mod metrics;
 pub mod model_io;
 pub mod optimizer;
 pub mod progress;
+pub mod rules;
 pub mod run;
 pub mod run_dir;
 pub mod schedule;
 pub mod signals;
-mod watch;
+pub mod watch;

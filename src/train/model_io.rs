@@ -28,6 +28,10 @@ pub fn initialise(
             executor.write(placed.slot(page), bytemuck::cast_slice(&values))?;
         }
     }
+    for placed in averaged(compiled) {
+        let bytes = executor.read(placed.slot(Page::Params))?;
+        executor.write(placed.slot(Page::Average), &bytes)?;
+    }
     match scaler(compiled) {
         Some(slot) => executor.write(slot, bytemuck::cast_slice(&[FIRST_LOSS_SCALE, 0.0, 0.0])),
         None => Ok(()),
@@ -42,6 +46,22 @@ fn scaler(compiled: &Compiled) -> Option<Slot> {
     let bytes = (SCALER * 4) as u64;
     let exists = compiled.plan.page_bytes(Page::Scaler) > 0;
     exists.then_some(Slot { page: Page::Scaler, offset: 0, bytes })
+}
+
+/// Takes a run back to its start: first values, and moments of zero.
+///
+/// # Errors
+/// When the device fails.
+pub fn restart(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+    seed: u64,
+) -> Result<(), DeviceError> {
+    for (page, placed) in moments(compiled) {
+        let slot = placed.slot(page);
+        executor.write(slot, &vec![0; slot.bytes as usize])?;
+    }
+    initialise(executor, compiled, seed)
 }
 
 /// Reads parameters and states under their names, in the order of names.
@@ -71,11 +91,8 @@ pub fn read_moments(
     compiled: &Compiled,
 ) -> Result<Vec<NamedTensor>, DeviceError> {
     let mut tensors = Vec::new();
-    for (index, moment) in compiled.rule.moment_names().iter().enumerate() {
-        for (placed, _) in trained(compiled) {
-            let name = format!("{}.{moment}", placed.spec.name);
-            tensors.push(read(executor, placed, Page::Moment(index as u8), name)?);
-        }
+    for (page, placed) in moments(compiled) {
+        tensors.push(read(executor, placed, page, placed.spec.name.clone())?);
     }
     if let Some(slot) = scaler(compiled) {
         let bytes = executor.read(slot)?;
@@ -85,8 +102,39 @@ pub fn read_moments(
     Ok(tensors)
 }
 
-fn trained(compiled: &Compiled) -> impl Iterator<Item = (&Placed, &bool)> {
-    compiled.params.params.iter().zip(&compiled.trained).filter(|(_, trained)| **trained)
+/// All moments with their pages.
+fn moments(compiled: &Compiled) -> impl Iterator<Item = (Page, &Placed)> {
+    compiled.moments.iter().enumerate().flat_map(|(page, moments)| {
+        moments.placed.iter().flatten().map(move |placed| (Page::Moment(page as u8), placed))
+    })
+}
+
+/// The parameters that are averaged.
+fn averaged(compiled: &Compiled) -> Vec<&Placed> {
+    if compiled.plan.page_bytes(Page::Average) == 0 {
+        return Vec::new();
+    }
+    let params = &compiled.params;
+    (0..params.params.len())
+        .filter(|index| params.is_trained(*index))
+        .map(|index| &params.params[index])
+        .collect()
+}
+
+/// Reads the average of the trained parameters under their names; empty where none is kept.
+///
+/// # Errors
+/// When the device fails.
+pub fn read_average(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+) -> Result<Vec<NamedTensor>, DeviceError> {
+    let mut tensors = Vec::new();
+    for placed in averaged(compiled) {
+        tensors.push(read(executor, placed, Page::Average, placed.spec.name.clone())?);
+    }
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(tensors)
 }
 
 fn read(
@@ -110,7 +158,7 @@ pub enum RestoreError {
     Device(#[from] DeviceError),
 }
 
-/// Writes a snapshot's parameters and states, and its moments where `moments` is set.
+/// Writes a snapshot's parameters and states, and where `training` is set its moments and average.
 ///
 /// # Errors
 /// When names or shapes differ: all differences are listed.
@@ -118,7 +166,7 @@ pub fn restore(
     executor: &mut dyn Executor,
     compiled: &Compiled,
     snapshot: &Snapshot,
-    moments: bool,
+    training: bool,
 ) -> Result<(), RestoreError> {
     let mut wanted: Vec<(String, &Placed, Page)> = Vec::new();
     let named = |layout: &'_ Layout, page: Page| -> Vec<(String, Page, usize)> {
@@ -131,20 +179,17 @@ pub fn restore(
         wanted.push((name, &compiled.states.params[index], page));
     }
     write_all(executor, &wanted, &snapshot.model)?;
-    if moments {
-        let mut wanted = Vec::new();
-        for (index, moment) in compiled.rule.moment_names().iter().enumerate() {
-            for (placed, _) in trained(compiled) {
-                wanted.push((
-                    format!("{}.{moment}", placed.spec.name),
-                    placed,
-                    Page::Moment(index as u8),
-                ));
-            }
-        }
+    if training {
+        let wanted: Vec<_> = moments(compiled)
+            .map(|(page, placed)| (placed.spec.name.clone(), placed, page))
+            .collect();
         let (scales, moments): (Vec<NamedTensor>, Vec<NamedTensor>) =
             snapshot.optimizer.iter().cloned().partition(|tensor| tensor.name == LOSS_SCALE);
         write_all(executor, &wanted, &moments)?;
+        let wanted: Vec<_> = (averaged(compiled).into_iter())
+            .map(|placed| (placed.spec.name.clone(), placed, Page::Average))
+            .collect();
+        write_all(executor, &wanted, &snapshot.average)?;
         match (scaler(compiled), scales.first()) {
             (Some(slot), Some(tensor)) if tensor.bytes.len() as u64 == slot.bytes => {
                 executor.write(slot, &tensor.bytes)?;

@@ -1,22 +1,26 @@
 //! The training loop.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::config::health::{Action, NotFinite};
+use crate::config::schedule::Schedule;
 use crate::config::types::{Config, Precision};
-use crate::data::{Batches, DataError, Dataset, Loader, StepBatch};
+use crate::data::{Batches, Dataset, Loader, StepBatch};
 use crate::device::{DeviceError, Executor, Globals, Report, Run};
-use crate::plan::REPORT_HEAD;
+use crate::ops::update::{AVERAGE, NOISE};
+use crate::plan::{Page, REPORT_HEAD, Slot};
 
 use super::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
 use super::compile::{Compiled, with_factors};
+use super::error::TrainError;
 use super::evaluate::{self, Evaluation};
-use super::health::{self, FirstBad};
+use super::health;
 use super::model_io;
-use super::optimizer;
 use super::progress::Progress;
+use super::rules::{self, Clock, Strike};
 use super::run_dir::RunDir;
 use super::schedule;
 use super::signals::{Signals, Stop};
@@ -24,41 +28,6 @@ use super::watch::{self, Metrics};
 
 /// Below this loss scale, gradients that are not finite are no matter of scale.
 const LEAST_LOSS_SCALE: f32 = 1.0 / 1024.0;
-
-/// Why a run ended before its time.
-#[derive(Debug, thiserror::Error)]
-pub enum TrainError {
-    /// The data cannot be read.
-    #[error(transparent)]
-    Data(#[from] DataError),
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// A checkpoint cannot be written or read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// An evaluation is not finite.
-    #[error("{metric} is not finite")]
-    NotFiniteMetric {
-        /// Such as `valid/loss`.
-        metric: String,
-    },
-    /// A loss or gradient is not finite.
-    #[error("step {step}: {what} not finite{}; samples {samples}; checkpoints up to step {good} are untouched",
-        .first.as_ref().map_or(String::new(), |f| format!(": first in {} (`{}`, {} of {} elements)", f.layer, f.op, f.bad, f.of)))]
-    NotFinite {
-        /// The optimizer step.
-        step: u64,
-        /// `the loss is` or `1,234 gradients are`.
-        what: String,
-        /// Where it began, if running the step again showed it.
-        first: Option<FirstBad>,
-        /// Ids of the step's samples.
-        samples: String,
-        /// The last step before it.
-        good: u64,
-    },
-}
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +76,43 @@ pub struct Trainer<'a> {
     pub digest: String,
     /// A step whose batch gets a NaN, for tests.
     pub poisoned_step: Option<u64>,
+    /// How long steps take.
+    pub slow: Clock,
+    /// The health rules that struck at the last step.
+    pub striking: Vec<&'static str>,
+}
+
+fn bad_words(bad: f32, loss: f32) -> String {
+    if health::is_bad(loss) { "the loss is".to_owned() } else { format!("{bad} gradients are") }
+}
+
+/// Ids of a step's samples, the first sixteen of them.
+fn sample_list(batch: &StepBatch) -> String {
+    let ids: Vec<String> = batch.ids().take(16).map(|id| id.to_string()).collect();
+    let more = if batch.ids().count() > 16 { ", …" } else { "" };
+    format!("{}{more}", ids.join(", "))
+}
+
+/// How a stretch of steps ended.
+enum Ended {
+    /// With the run.
+    Run,
+    /// A health rule sends the run back to its last checkpoint.
+    Back(Sent),
+}
+
+/// Why the run is sent back.
+struct Sent {
+    step: u64,
+    what: String,
+}
+
+/// A stretch of steps from one start of the loader on.
+struct Stretch {
+    loader: Loader,
+    /// Steps whose reports have not come.
+    pending: Vec<StepBatch>,
+    clock: Instant,
 }
 
 impl Trainer<'_> {
@@ -115,10 +121,6 @@ impl Trainer<'_> {
     /// # Errors
     /// See [`TrainError`]; checkpoints written before stay whole.
     pub fn run(mut self) -> Result<Outcome, TrainError> {
-        let first = self.state.step + 1;
-        let mut loader =
-            Loader::start(self.train.clone(), self.batches.clone(), first, self.last_step);
-        let mut pending: Vec<StepBatch> = Vec::new();
         let mut outcome = Outcome {
             step: self.state.step,
             metrics: Vec::new(),
@@ -136,44 +138,8 @@ impl Trainer<'_> {
             outcome.early = true;
             return Ok(outcome);
         }
-        let mut clock = Instant::now();
-        for step in first..=self.last_step {
-            let mut batch = loader.next_step()?;
-            if self.poisoned_step == Some(step) {
-                batch.poison();
-            }
-            self.submit(&batch, step)?;
-            pending.push(batch);
-            for report in self.executor.reports(false)? {
-                self.reported(&report, &mut pending, &mut clock, &mut loader)?;
-            }
-            self.state.step = step;
-            let stop = self.signals.stop();
-            let last = step == self.last_step;
-            let counts = step == self.total_steps || self.is_evaluation(step);
-            let evaluate = last || counts;
-            let save = last || stop.is_some() || self.is_save(step);
-            if evaluate || save {
-                for report in self.executor.reports(true)? {
-                    self.reported(&report, &mut pending, &mut clock, &mut loader)?;
-                }
-            }
-            let mut best = false;
-            if evaluate {
-                (outcome.metrics, best, outcome.early) = self.evaluate(step, counts)?;
-                clock = Instant::now();
-            }
-            if (save || best || outcome.early) && self.folder.is_some() {
-                outcome.checkpoint = Some(self.save()?);
-            }
-            if !evaluate {
-                // What was measured before says nothing of this step.
-                outcome.metrics.clear();
-            }
-            if stop.is_some() || outcome.early {
-                outcome.stopped = stop;
-                break;
-            }
+        while let Ended::Back(sent) = self.stretch(&mut outcome)? {
+            self.go_back(&sent)?;
         }
         self.progress.finish();
         outcome.step = self.state.step;
@@ -184,14 +150,132 @@ impl Trainer<'_> {
         Ok(outcome)
     }
 
+    /// Trains on until the run ends or is sent back.
+    fn stretch(&mut self, outcome: &mut Outcome) -> Result<Ended, TrainError> {
+        let first = self.state.step + 1;
+        let (set, batches) = (self.train.clone(), self.batches.clone());
+        let loader = Loader::start(set, batches, first, self.last_step);
+        let mut stretch = Stretch { loader, pending: Vec::new(), clock: Instant::now() };
+        let mut saved = Instant::now();
+        for step in first..=self.last_step {
+            let mut batch = stretch.loader.next_step()?;
+            if self.poisoned_step == Some(step) {
+                self.poisoned_step = None;
+                batch.poison();
+            }
+            self.submit(&batch, step)?;
+            stretch.pending.push(batch);
+            if let Some(sent) = self.reports(&mut stretch, false)? {
+                return Ok(Ended::Back(sent));
+            }
+            self.state.step = step;
+            let stop = self.signals.stop();
+            let last = step == self.last_step;
+            let counts = step == self.total_steps || self.is_evaluation(step);
+            let evaluate = last || counts;
+            let save = last
+                || stop.is_some()
+                || self.is_save(step)
+                || self.is_due(saved)
+                || self.signals.take_save();
+            if (evaluate || save)
+                && let Some(sent) = self.reports(&mut stretch, true)?
+            {
+                return Ok(Ended::Back(sent));
+            }
+            let mut best = false;
+            if evaluate {
+                (outcome.metrics, best, outcome.early) = self.evaluate(step, counts)?;
+                stretch.clock = Instant::now();
+            }
+            if (save || best || outcome.early) && self.folder.is_some() {
+                outcome.checkpoint = Some(self.save()?);
+                (saved, stretch.clock) = (Instant::now(), Instant::now());
+            }
+            if !evaluate {
+                // What was measured before says nothing of this step.
+                outcome.metrics.clear();
+            }
+            if stop.is_some() || outcome.early {
+                outcome.stopped = stop;
+                break;
+            }
+        }
+        Ok(Ended::Run)
+    }
+
+    /// Takes in the reports that have come, with `wait` all; tells if the run is sent back.
+    fn reports(&mut self, stretch: &mut Stretch, wait: bool) -> Result<Option<Sent>, TrainError> {
+        for report in self.executor.reports(wait)? {
+            if let Some(sent) = self.reported(&report, stretch)? {
+                // What is still on its way belongs to steps that will not have been.
+                self.executor.reports(true)?;
+                return Ok(Some(sent));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes back to the newest whole checkpoint, or to the start where there is none, with a lower
+    /// learning rate.
+    fn go_back(&mut self, sent: &Sent) -> Result<(), TrainError> {
+        let times = self.state.health.rollbacks;
+        let Sent { step, what } = sent;
+        if times >= self.config.health.max_rollbacks as u64 {
+            self.progress.finish();
+            return Err(TrainError::TooOften { step: *step, what: what.clone(), times });
+        }
+        let executor = self.executor.as_mut();
+        let newest = self.folder.as_ref().map(|folder| checkpoint::newest_good(folder.path()));
+        self.state = match newest {
+            Some(Ok((path, snapshot, _))) => {
+                model_io::restore(executor, self.compiled, &snapshot, true).map_err(|error| {
+                    CheckpointError::Mismatch { path, reason: error.to_string() }
+                })?;
+                snapshot.state
+            }
+            _ => {
+                model_io::restart(executor, self.compiled, self.config.seed)?;
+                State::default()
+            }
+        };
+        self.state.health.rollbacks = times + 1;
+        let back = self.state.step;
+        if let Some(folder) = &mut self.folder {
+            folder.rewind(back)?;
+        }
+        let factor = self.lr_factor();
+        self.progress.line(&format!(
+            "step {step}: {what}; back to step {back}, learning rate times {factor}"
+        ));
+        tracing::warn!(step, what, back, factor, "rolled back");
+        Ok(())
+    }
+
+    /// Factor on the schedule's learning rate: what plateaus and rollbacks have done.
+    fn lr_factor(&self) -> f64 {
+        let plateau = self.state.plateau.as_ref().map_or(1.0, |plateau| plateau.factor);
+        plateau * self.config.health.lr_factor.powi(self.state.health.rollbacks as i32)
+    }
+
+    fn rate(&self, step: u64) -> f64 {
+        let base = self.config.optimizer.lr();
+        schedule::rate(&self.config.schedule, base, step, self.total_steps) * self.lr_factor()
+    }
+
     fn globals(&self, step: u64, micro: usize) -> Globals {
-        let base = optimizer::base_rate(&self.config.optimizer);
-        let rate = schedule::rate(&self.config.schedule, base, step, self.total_steps);
+        let mut hyper = self.compiled.rule.hyper(self.rate(step), step);
+        if let Some(noise) = &self.config.train.gradient_noise {
+            hyper[NOISE] = (noise.eta / (1.0 + step as f64).powf(noise.gamma)).sqrt() as f32;
+        }
+        if let Some(average) = &self.config.average {
+            hyper[AVERAGE] = schedule::average_weight(average, step) as f32;
+        }
         Globals {
             step: step as u32,
             micro: micro as u32,
             seed: [self.config.seed as u32, (self.config.seed >> 32) as u32],
-            hyper: self.compiled.rule.hyper(rate, step),
+            hyper,
             ..Globals::default()
         }
     }
@@ -237,50 +321,105 @@ impl Trainer<'_> {
     fn reported(
         &mut self,
         report: &Report,
-        pending: &mut Vec<StepBatch>,
-        clock: &mut Instant,
-        loader: &mut Loader,
-    ) -> Result<(), TrainError> {
-        let at = pending.iter().position(|batch| batch.step == report.tag);
-        let Some(batch) = at.map(|at| pending.remove(at)) else { return Ok(()) };
-        let [_, norm, bad, weight] = report.values[..REPORT_HEAD] else { return Ok(()) };
+        stretch: &mut Stretch,
+    ) -> Result<Option<Sent>, TrainError> {
+        let at = stretch.pending.iter().position(|batch| batch.step == report.tag);
+        let Some(batch) = at.map(|at| stretch.pending.remove(at)) else { return Ok(None) };
+        let [_, norm, bad, weight] = report.values[..REPORT_HEAD] else { return Ok(None) };
         let sums: Vec<f64> = report.values[REPORT_HEAD..].iter().map(|v| f64::from(*v)).collect();
         // A window without any target that counts has no loss and updates nothing.
         let loss = self.compiled.statistics.objective(&sums) as f32;
         let step = report.tag;
+        let seconds = stretch.clock.elapsed().as_secs_f64();
+        stretch.clock = Instant::now();
+        let mut line = json!({
+            "step": step, "epoch": batch.epoch, "train/loss": loss, "grad_norm": norm,
+            "lr": self.rate(step), "weight": weight, "seconds": seconds,
+        });
         let scaler = report.values.get(REPORT_HEAD + self.compiled.statistics.count..);
         let scaler = scaler.filter(|_| self.is_mixed());
+        if let Some(scaler) = scaler {
+            line["loss_scale"] = json!(scaler[0]);
+            line["skipped_steps"] = json!(scaler[1]);
+        }
         // A gradient that overflows under the loss scale is no fault of the run: the step is
         // skipped and the scale halved, down to where a scale cannot be the reason.
-        let skipped = bad > 0.0 && scaler.is_some_and(|s| s[0] >= LEAST_LOSS_SCALE);
-        if (bad > 0.0 && !skipped) || health::is_bad(loss) {
-            return Err(self.not_finite(&batch, bad, loss)?);
-        }
-        let rate = schedule::rate(
-            &self.config.schedule,
-            optimizer::base_rate(&self.config.optimizer),
-            step,
-            self.total_steps,
-        );
-        self.progress.step(step, f64::from(loss), rate);
-        let seconds = clock.elapsed().as_secs_f64();
-        *clock = Instant::now();
-        if let Some(folder) = &mut self.folder {
-            let mut line = json!({
-                "step": step, "epoch": batch.epoch, "train/loss": loss, "grad_norm": norm, "lr": rate,
-                "weight": weight, "seconds": seconds,
-            });
-            if let Some(scaler) = scaler {
-                line["loss_scale"] = json!(scaler[0]);
-                line["skipped_steps"] = json!(scaler[1]);
+        let overflow = bad > 0.0 && scaler.is_some_and(|s| s[0] >= LEAST_LOSS_SCALE);
+        if overflow && !health::is_bad(loss) {
+            self.progress.step(step, f64::from(loss), self.rate(step));
+        } else if bad > 0.0 || health::is_bad(loss) {
+            let action = self.config.health.not_finite;
+            match action {
+                NotFinite::Stop => return Err(self.not_finite(&batch, bad, loss)?),
+                NotFinite::Rollback => {
+                    return Ok(Some(Sent {
+                        step,
+                        what: format!("{} not finite", bad_words(bad, loss)),
+                    }));
+                }
+                NotFinite::Skip if self.states_are_bad()? => {
+                    return Err(self.not_finite(&batch, bad, loss)?);
+                }
+                NotFinite::Skip => {
+                    self.state.health.skipped += 1;
+                    line["skipped"] = json!(true);
+                    let what = bad_words(bad, loss);
+                    self.progress.line(&format!("step {step}: {what} not finite; left out"));
+                }
             }
+        } else {
+            let (loss, norm) = (f64::from(loss), f64::from(norm));
+            let mut strikes = rules::judge(&self.config.health, &mut self.state.health, loss, norm);
+            strikes.extend(self.slow.judge(&self.config.health, seconds));
+            if let Some(sent) = self.struck(&batch, strikes)? {
+                return Ok(Some(sent));
+            }
+            self.progress.step(step, loss, self.rate(step));
+        }
+        if let Some(folder) = &mut self.folder {
             for (name, value) in evaluate::parts(&self.compiled.statistics, &sums, "train") {
                 line[name] = json!(value as f32);
             }
             folder.record(&line)?;
         }
-        loader.recycle(batch);
-        Ok(())
+        stretch.loader.recycle(batch);
+        Ok(None)
+    }
+
+    /// Does what the rules that strike ask for. A warning comes once while its rule strikes.
+    fn struck(
+        &mut self,
+        batch: &StepBatch,
+        strikes: Vec<Strike>,
+    ) -> Result<Option<Sent>, TrainError> {
+        let step = batch.step;
+        for Strike { rule, action, what } in &strikes {
+            match action {
+                Action::Stop => {
+                    self.progress.finish();
+                    let (what, samples) = (what.clone(), sample_list(batch));
+                    return Err(TrainError::Unhealthy { step, rule, what, samples });
+                }
+                Action::Rollback => return Ok(Some(Sent { step, what: what.clone() })),
+                Action::Warn if self.striking.contains(rule) => {}
+                Action::Warn => {
+                    self.progress.line(&format!("warning: step {step}: {what} (`health.{rule}`)"));
+                }
+            }
+        }
+        self.striking = strikes.iter().map(|strike| strike.rule).collect();
+        Ok(None)
+    }
+
+    /// Whether a running statistic is not finite: a step that is left out does not undo those.
+    fn states_are_bad(&mut self) -> Result<bool, DeviceError> {
+        let bytes = self.compiled.plan.page_bytes(Page::State);
+        if bytes == 0 {
+            return Ok(false);
+        }
+        let content = self.executor.read(Slot { page: Page::State, offset: 0, bytes })?;
+        let values: Vec<f32> = bytemuck::pod_collect_to_vec(&content);
+        Ok(values.into_iter().any(health::is_bad))
     }
 
     fn is_mixed(&self) -> bool {
@@ -293,19 +432,17 @@ impl Trainer<'_> {
         bad: f32,
         loss: f32,
     ) -> Result<TrainError, TrainError> {
-        let what = if health::is_bad(loss) {
-            "the loss is".to_owned()
-        } else {
-            format!("{bad} gradients are")
-        };
         let factors = self.compiled.factors(batch);
         let runs = self.runs(batch, &factors, batch.step)?;
         let first = health::first_bad(self.executor.as_mut(), self.compiled, &runs)?;
-        let ids: Vec<String> = batch.ids().take(16).map(|id| id.to_string()).collect();
-        let more = if batch.ids().count() > 16 { ", …" } else { "" };
-        let samples = format!("{}{more}", ids.join(", "));
         self.progress.finish();
-        Ok(TrainError::NotFinite { step: batch.step, what, first, samples, good: batch.step - 1 })
+        Ok(TrainError::NotFinite {
+            step: batch.step,
+            what: bad_words(bad, loss),
+            first,
+            samples: sample_list(batch),
+            good: batch.step - 1,
+        })
     }
 
     fn is_evaluation(&self, step: u64) -> bool {
@@ -326,13 +463,28 @@ impl Trainer<'_> {
         }
     }
 
+    /// Whether a checkpoint is due by the time since the last one.
+    fn is_due(&self, saved: Instant) -> bool {
+        let minutes = self.config.checkpoint.every_minutes;
+        minutes.is_some_and(|minutes| saved.elapsed() >= Duration::from_secs_f64(60.0 * minutes))
+    }
+
     /// Evaluates the validation set; tells whether it is the best so far and whether to stop.
     /// Where it does not count, the run would not have evaluated but for a limit of steps.
     fn evaluate(&mut self, step: u64, counts: bool) -> Result<(Metrics, bool, bool), TrainError> {
         let Some(valid) = self.valid.clone() else { return Ok((Vec::new(), false, false)) };
         let terms = self.config.loss.terms(&self.config.metrics);
-        let Evaluation { metrics, tables } =
-            evaluate::evaluate(self.executor.as_mut(), self.compiled, &terms, &valid, "valid")?;
+        let (compiled, roles) = (self.compiled, &self.compiled.plan.roles);
+        let (mut metrics, mut tables) = (Vec::new(), Vec::new());
+        for (programs, name) in [(&roles.eval, "valid"), (&roles.eval_average, "average")] {
+            if !programs.is_empty() {
+                let executor = self.executor.as_mut();
+                let found = evaluate::evaluate(executor, compiled, programs, &terms, &valid, name)?;
+                let Evaluation { metrics: numbers, tables: others } = found;
+                metrics.extend(numbers);
+                tables.extend(others);
+            }
+        }
         self.progress.evaluated(step, &metrics);
         if let Some(folder) = &mut self.folder {
             let mut line = json!({"step": step});
@@ -351,6 +503,10 @@ impl Trainer<'_> {
             .is_some_and(|rule| watch::update_best(&mut self.state.best, rule, &metrics, step));
         let early = (self.config.early_stop.as_ref())
             .is_some_and(|rule| watch::update_waiting(&mut self.state.early_stop, rule, &metrics));
+        if let Schedule::ReduceOnPlateau(rule) = &self.config.schedule {
+            let base = self.config.optimizer.lr();
+            watch::update_plateau(&mut self.state.plateau, rule, base, &metrics);
+        }
         Ok((metrics, best, early))
     }
 
@@ -370,9 +526,11 @@ impl Trainer<'_> {
         let executor = self.executor.as_mut();
         let model = model_io::read_model(executor, self.compiled)?;
         let optimizer = model_io::read_moments(executor, self.compiled)?;
+        let average = model_io::read_average(executor, self.compiled)?;
         let Some(folder) = &mut self.folder else { return Ok(PathBuf::new()) };
         folder.flush()?;
-        let path = checkpoint::save(folder.path(), &Snapshot { model, optimizer, state })?;
+        let snapshot = Snapshot { model, optimizer, average, state };
+        let path = checkpoint::save(folder.path(), &snapshot)?;
         tracing::info!(step, path = %path.display(), "checkpoint saved");
         let best = self.state.best.as_ref().map(|best| best.step);
         checkpoint::prune(folder.path(), self.config.checkpoint.keep_last, best)?;

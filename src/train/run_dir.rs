@@ -155,23 +155,45 @@ impl RunDir {
         let mut info = Self::info(path)?;
         info.starts.push(start);
         write_info(path, &info)?;
-        let metrics = path.join(METRICS);
-        let kept = match File::open(&metrics) {
-            Ok(file) => kept_lines(file, step).map_err(CheckpointError::io("read", &metrics))?,
-            Err(_) => String::new(),
-        };
-        write_whole(path, METRICS, kept.as_bytes())?;
+        cut_metrics(path, step)?;
         Self::open(path, lock)
     }
 
+    /// Goes back to the end of `step`: metrics of later steps are dropped.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn rewind(&mut self, step: u64) -> Result<(), CheckpointError> {
+        self.flush()?;
+        cut_metrics(&self.path, step)?;
+        self.metrics = metrics(&self.path)?;
+        Ok(())
+    }
+
+    /// Makes the checkpoint of `step` the newest of a run that no process trains in: later ones are
+    /// removed, with the lines of metrics.jsonl that belong to them.
+    ///
+    /// # Errors
+    /// When there is no whole checkpoint of that step, or the run is in use.
+    pub fn roll_back(path: &Path, step: u64) -> Result<Vec<PathBuf>, CheckpointError> {
+        let _lock = lock(path)?;
+        let all = checkpoint::by_age(path);
+        let steps: Vec<u64> = all.iter().filter_map(|path| checkpoint::step_of(path)).collect();
+        let Some(at) = steps.iter().position(|found| *found == step) else {
+            let list: Vec<String> = steps.iter().map(u64::to_string).collect();
+            let reason = format!("no checkpoint of step {step}; there are {}", list.join(", "));
+            return Err(CheckpointError::Mismatch { path: path.to_owned(), reason });
+        };
+        checkpoint::load(&all[at])?;
+        let later = &all[at + 1..];
+        // The newest first: a kill on the way leaves a run that ends a little later.
+        later.iter().rev().try_for_each(|path| checkpoint::remove(path))?;
+        cut_metrics(path, step)?;
+        Ok(later.to_vec())
+    }
+
     fn open(path: &Path, lock: File) -> Result<Self, CheckpointError> {
-        let file = path.join(METRICS);
-        let metrics = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&file)
-            .map_err(CheckpointError::io("open", &file))?;
-        Ok(RunDir { path: path.to_owned(), metrics: BufWriter::new(metrics), _lock: lock })
+        Ok(RunDir { path: path.to_owned(), metrics: metrics(path)?, _lock: lock })
     }
 
     /// Its run.json.
@@ -219,6 +241,23 @@ impl RunDir {
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
         self.metrics.flush().map_err(CheckpointError::io("write", self.path.join(METRICS)))
     }
+}
+
+/// The metrics of a run, to append to.
+fn metrics(path: &Path) -> Result<BufWriter<File>, CheckpointError> {
+    let file = path.join(METRICS);
+    let open = OpenOptions::new().create(true).append(true).open(&file);
+    Ok(BufWriter::new(open.map_err(CheckpointError::io("open", &file))?))
+}
+
+/// Drops the metrics of steps after `step`.
+fn cut_metrics(path: &Path, step: u64) -> Result<(), CheckpointError> {
+    let metrics = path.join(METRICS);
+    let kept = match File::open(&metrics) {
+        Ok(file) => kept_lines(file, step).map_err(CheckpointError::io("read", &metrics))?,
+        Err(_) => String::new(),
+    };
+    write_whole(path, METRICS, kept.as_bytes())
 }
 
 /// Whole lines of a metrics file up to a step; a last line cut off by a kill is dropped.

@@ -1,5 +1,5 @@
 //! SIGINT and SIGTERM ask the run to finish its step, save and stop; a second one of the same
-//! kind ends the process at once.
+//! kind ends the process at once. SIGUSR1 asks it to save and go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,6 +29,7 @@ impl Stop {
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     seen: Arc<AtomicUsize>,
+    save: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -44,6 +45,8 @@ impl Signals {
             signal_hook::flag::register(signal, again)?;
             signal_hook::flag::register_usize(signal, signals.seen.clone(), signal as usize)?;
         }
+        #[cfg(unix)]
+        signal_hook::flag::register(signal_hook::consts::SIGUSR1, signals.save.clone())?;
         Ok(signals)
     }
 
@@ -54,5 +57,9 @@ impl Signals {
             SIGTERM => Some(Stop::Terminate),
             _ => None,
         }
+    }
+    /// Whether a checkpoint was asked for since the last call.
+    pub fn take_save(&self) -> bool {
+        self.save.swap(false, Ordering::Relaxed)
     }
 }

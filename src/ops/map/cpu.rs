@@ -8,7 +8,7 @@ use crate::ops::cpu::{SERIAL_BELOW, simd};
 use crate::ops::{Call, Operand, Real, philox};
 
 /// Elements interpreted at once: a block's registers stay in the first-level cache.
-const BLOCK: usize = 256;
+pub const BLOCK: usize = 256;
 /// Elements handed to one thread at once.
 const PIECE: usize = 64 * BLOCK;
 
@@ -61,9 +61,10 @@ fn piece<R: Real>(
     }
 }
 
-/// Interprets the code for the block of elements that starts at `first`.
+/// Interprets the code for the block of elements that starts at `first`: `load` fills an input's
+/// block.
 #[inline(always)]
-fn run_block<R: Real>(
+pub fn run_block<R: Real>(
     code: &Code,
     regs: &mut [[R; BLOCK]],
     first: usize,

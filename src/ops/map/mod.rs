@@ -7,7 +7,9 @@ mod cpu;
 mod wgsl;
 
 pub use code::{Binary, Code, Instr, Reg, Unary};
+pub(super) use cpu::{BLOCK, run_block};
 pub use wgsl::{Access, epilogue_text, plain_epilogue};
+pub(super) use wgsl::{declare, statements, uses};
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};

@@ -167,7 +167,7 @@ pub fn plain_epilogue(out: &TensorType, first: usize) -> String {
 }
 
 /// The libraries that the code calls.
-fn uses(code: &Code) -> String {
+pub fn uses(code: &Code) -> String {
     let mut text = String::new();
     let calls = |instr: &Instr| match instr {
         Instr::Unary(f, _) => {
@@ -186,7 +186,7 @@ fn uses(code: &Code) -> String {
 }
 
 /// Declares storage of these types, numbered from `number` on, at the bindings from `first` on.
-fn declare(text: &mut String, name: &str, number: usize, types: &[&TensorType], first: usize) {
+pub fn declare(text: &mut String, name: &str, number: usize, types: &[&TensorType], first: usize) {
     for (at, ty) in types.iter().enumerate() {
         text.push_str(&format!(
             "@group(0) @binding({}) var<storage, read_write> {name}{}: array<{}>;\n",
@@ -217,7 +217,17 @@ fn read(map: &Map, ty: &TensorType, name: &str, i: &str) -> String {
 /// The statements that compute and store element `i`; `input` gives an operand's element by its
 /// register and its index.
 fn body(text: &mut String, map: &Map, outs: &[&TensorType], input: impl Fn(Reg, usize) -> String) {
-    for (reg, instr) in map.code.instrs.iter().enumerate() {
+    statements(text, &map.code, input);
+    for (index, reg) in map.code.outs.iter().enumerate() {
+        let value = stored(&format!("r{reg}"), outs[index]);
+        text.push_str(&format!("out{index}[i] = {value};\n"));
+    }
+}
+
+/// One statement for each instruction; `input` gives the text of an input by its register and its
+/// index.
+pub fn statements(text: &mut String, code: &Code, input: impl Fn(Reg, usize) -> String) {
+    for (reg, instr) in code.instrs.iter().enumerate() {
         let value = match *instr {
             Instr::Input(index) => input(reg as Reg, index as usize),
             Instr::Const(bits) => literal(f32::from_bits(bits)),
@@ -226,10 +236,6 @@ fn body(text: &mut String, map: &Map, outs: &[&TensorType], input: impl Fn(Reg, 
             Instr::Binary(f, a, b) => binary(f, a, b),
         };
         text.push_str(&format!("let r{reg} = {value};\n"));
-    }
-    for (index, reg) in map.code.outs.iter().enumerate() {
-        let value = stored(&format!("r{reg}"), outs[index]);
-        text.push_str(&format!("out{index}[i] = {value};\n"));
     }
 }
 

@@ -13,6 +13,7 @@ use super::{CheckpointError, FORMAT, NamedTensor, Snapshot, State, find};
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
+const AVERAGE: &str = "average.safetensors";
 const STATE: &str = "state.json";
 const MANIFEST: &str = "manifest.json";
 
@@ -73,11 +74,14 @@ fn write_files(folder: &Path, snapshot: &Snapshot) -> Result<(), CheckpointError
     let mut manifest = Manifest { format: FORMAT, files: BTreeMap::new() };
     let state = serde_json::to_vec_pretty(&State { format: FORMAT, ..snapshot.state.clone() })
         .map_err(|e| damaged(folder, e.to_string()))?;
-    let files = [
+    let mut files = vec![
         (MODEL, encode(folder, &snapshot.model)?),
         (OPTIMIZER, encode(folder, &snapshot.optimizer)?),
         (STATE, state),
     ];
+    if !snapshot.average.is_empty() {
+        files.push((AVERAGE, encode(folder, &snapshot.average)?));
+    }
     for (name, content) in &files {
         manifest.files.insert((*name).to_owned(), Entry::of(content));
         write(&folder.join(name), content)?;
@@ -143,6 +147,10 @@ pub fn load(path: &Path) -> Result<Snapshot, CheckpointError> {
         }
     };
     let (model, optimizer, state) = (verified(MODEL)?, verified(OPTIMIZER)?, verified(STATE)?);
+    let average = match manifest.files.contains_key(AVERAGE) {
+        true => decode(path, AVERAGE, &verified(AVERAGE)?)?,
+        false => Vec::new(),
+    };
     let state: State =
         serde_json::from_slice(&state).map_err(|e| damaged(path, format!("{STATE}: {e}")))?;
     if super::step_of(path).is_some_and(|step| step != state.step) {
@@ -151,6 +159,7 @@ pub fn load(path: &Path) -> Result<Snapshot, CheckpointError> {
     Ok(Snapshot {
         model: decode(path, MODEL, &model)?,
         optimizer: decode(path, OPTIMIZER, &optimizer)?,
+        average,
         state,
     })
 }

@@ -75,11 +75,16 @@ pub fn best(run: &Path) -> Result<(PathBuf, Snapshot, Vec<Damaged>), CheckpointE
 pub fn prune(run: &Path, keep_last: usize, best: Option<u64>) -> Result<(), CheckpointError> {
     let mut old = by_age(run);
     old.truncate(old.len().saturating_sub(keep_last.max(1)));
-    for path in old.iter().filter(|path| step_of(path) != best) {
-        // Renamed first: a folder half removed must not look like a checkpoint.
-        let gone = path.with_file_name(format!(".removing-{}", std::process::id()));
-        fs::rename(path, &gone).map_err(CheckpointError::io("move", path))?;
-        fs::remove_dir_all(&gone).map_err(CheckpointError::io("remove", &gone))?;
-    }
-    Ok(())
+    old.iter().filter(|path| step_of(path) != best).try_for_each(|path| remove(path))
+}
+
+/// Removes a checkpoint.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn remove(path: &Path) -> Result<(), CheckpointError> {
+    // Renamed first: a folder half removed must not look like a checkpoint.
+    let gone = path.with_file_name(format!(".removing-{}", std::process::id()));
+    fs::rename(path, &gone).map_err(CheckpointError::io("move", path))?;
+    fs::remove_dir_all(&gone).map_err(CheckpointError::io("remove", &gone))
 }

@@ -3,6 +3,7 @@
 //! A checkpoint is a folder `step-NNNNNNNN` in the run's folder:
 //! - `model.safetensors`: parameters and states under PyTorch's names and layouts;
 //! - `optimizer.safetensors`: moments, as `<parameter>.<moment>`;
+//! - `average.safetensors`: the average of the trained parameters, where one is kept;
 //! - `state.json`: the step, the position in the data, what early stopping and the best metric
 //!   remember;
 //! - `manifest.json`: size and SHA-256 of the others, written last.
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use disk::{load, save};
-pub use find::{Damaged, best, by_age, newest_good, prune, step_of};
+pub use find::{Damaged, best, by_age, newest_good, prune, remove, step_of};
 
 /// A named tensor as it lies in a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +53,53 @@ pub struct State {
     pub best: Option<Best>,
     /// What early stopping remembers.
     pub early_stop: Option<Waiting>,
+    /// What `reduce_on_plateau` remembers.
+    #[serde(default)]
+    pub plateau: Option<Reduced>,
+    /// What the health rules remember.
+    #[serde(default)]
+    pub health: Health,
+}
+
+/// What `reduce_on_plateau` remembers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reduced {
+    /// The best value so far.
+    pub best: f64,
+    /// Validations since then that counted.
+    pub since: u64,
+    /// Validations that will not count.
+    pub cooldown: u64,
+    /// The factor on the learning rate.
+    pub factor: f64,
+}
+
+/// What the health rules remember.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// Running mean of the loss, and the steps in it.
+    pub spike: Mean,
+    /// The same over the window of `plateau`.
+    pub level: Mean,
+    /// The lowest level so far.
+    pub lowest: Option<f64>,
+    /// Steps since then.
+    pub since: u64,
+    /// Steps in a row with a vanishing gradient.
+    pub vanishing: u64,
+    /// Steps that were left out because a number was not finite.
+    pub skipped: u64,
+    /// Rollbacks so far.
+    pub rollbacks: u64,
+}
+
+/// An exponential mean, exact over its first steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mean {
+    /// The mean.
+    pub value: f64,
+    /// Numbers in it.
+    pub count: u64,
 }
 
 /// The best value of a metric so far.
@@ -81,6 +129,8 @@ pub struct Snapshot {
     pub model: Vec<NamedTensor>,
     /// Optimizer moments.
     pub optimizer: Vec<NamedTensor>,
+    /// The average of the trained parameters; empty where none is kept.
+    pub average: Vec<NamedTensor>,
     /// The rest.
     pub state: State,
 }
