@@ -39,7 +39,8 @@ impl Decode for Objective {
         let Value::Map(entries) = &node.value else {
             return Loss::decode(node, cx).map(Self::One);
         };
-        let words = Loss::words();
+        let Schema::Tagged(variants) = Loss::schema() else { return None };
+        let words: Vec<&str> = variants.iter().map(|variant| variant.word).collect();
         let known = |key: &str| words.contains(&key);
         let meant = |key: &str| nearest(key, words.iter().copied()).is_some();
         let one = entries.iter().any(|(key, _)| known(&key.text))

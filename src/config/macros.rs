@@ -175,11 +175,6 @@ macro_rules! tagged {
         }
 
         impl $name {
-            /// All words, in the order in which they are documented.
-            pub fn words() -> &'static [&'static str] {
-                &[$($word),*]
-            }
-
             /// The word it is chosen by.
             pub fn word(&self) -> &'static str {
                 match self {
