@@ -45,12 +45,12 @@ pub const TILES: [Tile; 3] = [
 ];
 
 /// The tiles on matrix units: the first is the fastest where there is enough work for all.
-pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 2] {
-    let units = Some(units);
-    [
-        Tile { rows: 128, cols: 128, depth: 32, blocks: [0, 0], slices: 1, speed: 1.0, units },
-        Tile { rows: 64, cols: 64, depth: 32, blocks: [0, 0], slices: 1, speed: 0.4, units },
-    ]
+pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 3] {
+    [matrix([128, 128], 1.0, units), matrix([64, 128], 0.85, units), matrix([64, 64], 0.4, units)]
+}
+
+const fn matrix([rows, cols]: [usize; 2], speed: f64, units: MatrixUnits) -> Tile {
+    Tile { rows, cols, depth: 32, blocks: [0, 0], slices: 1, speed, units: Some(units) }
 }
 
 /// A product as the choice sees it: `layers` matrices of `m × n` with sums of `k` terms.
@@ -204,17 +204,19 @@ impl Tile {
 mod tests {
     use super::*;
 
-    /// The cases of ops/matmul count on these.
+    /// The cases of ops/matmul run every tile, and split sums.
     #[test]
     fn every_tile_is_the_choice_for_some_case() {
-        let chosen =
-            |m, n, k| choose(&Problem { layers: 1, m, n, k, units: None }, &GpuLimits::FLOOR);
-        let sides = |c: Choice| (c.tile.rows, c.tile.cols);
-        assert_eq!(sides(chosen(1285, 1283, 9)), (64, 64));
-        assert_eq!(sides(chosen(1284, 1280, 8)), (64, 64));
-        assert_eq!(sides(chosen(36, 40, 9)), (32, 32));
-        let split = chosen(260, 264, 2048);
-        assert!(split.parts > 1 && sides(split) == (64, 64), "{split:?}");
-        assert!(chosen(10, 31, 600).parts > 1);
+        for units in [None, Some(MatrixUnits::Side8), Some(MatrixUnits::Side16)] {
+            let chosen: Vec<Choice> = crate::ops::matmul::SIZES
+                .into_iter()
+                .map(|(m, n, k)| Problem { layers: 1, m, n, k, units })
+                .map(|problem| choose(&problem, &GpuLimits::FLOOR))
+                .collect();
+            for tile in (Problem { layers: 1, m: 1, n: 1, k: 1, units }).tiles() {
+                assert!(chosen.iter().any(|choice| choice.tile == tile), "{tile:?}");
+            }
+            assert!(chosen.iter().any(|choice| choice.parts > 1));
+        }
     }
 }

@@ -252,23 +252,30 @@ fn operand_types(e: Extents, trans_a: bool, trans_b: bool, rank: usize) -> [Tens
     [ty(e.m, e.k, trans_a), ty(e.k, e.n, trans_b)]
 }
 
+/// Extents of the checked products: size 1, primes, one more than each tile, several tiles, aligned
+/// and not, long sums that are split; from the tenth on, what each tile is the choice for.
+pub(super) const SIZES: [(usize, usize, usize); 14] = [
+    (1, 1, 1),
+    (7, 5, 3),
+    (17, 1, 19),
+    (1, 23, 16),
+    (33, 36, 17),
+    (65, 33, 12),
+    (132, 68, 20),
+    (10, 31, 600),
+    (36, 40, 260),
+    (1285, 1283, 9),
+    (2604, 2600, 8),
+    (260, 264, 2048),
+    (64, 2600, 9),
+    (200, 1300, 8),
+];
+
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
-    // One of each size 1, primes, one more than each tile, several tiles, aligned and not, long
-    // sums that are split.
-    const SIZES: [(usize, usize, usize); 9] = [
-        (1, 1, 1),
-        (7, 5, 3),
-        (17, 1, 19),
-        (1, 23, 16),
-        (33, 36, 17),
-        (65, 33, 12),
-        (132, 68, 20),
-        (10, 31, 600),
-        (36, 40, 260),
-    ];
     let mut cases = Vec::new();
-    for (m, n, k) in SIZES {
+    for (m, n, k) in &SIZES[..9] {
+        let (m, n, k) = (*m, *n, *k);
         for (trans_a, trans_b) in [(false, false), (false, true), (true, false), (true, true)] {
             let e = Extents { batch: 1, m, n, k };
             cases.push(plain_case(e, trans_a, trans_b, 2));
@@ -280,7 +287,7 @@ pub fn cases() -> Vec<Case> {
     cases.push(plain_case(Extents { batch: 1, m: 5, n: 6, k: 7 }, false, true, 3));
     cases.push(plain_case(Extents { batch: 2, m: 20, n: 24, k: 520 }, false, false, 3));
     // Each tile of the GPU kernel, its quads along either axis; aligned rows; split sums.
-    for (m, n, k) in [(1285, 1283, 9), (1284, 1280, 8), (260, 264, 2048)] {
+    for (m, n, k) in SIZES.into_iter().skip(9) {
         for transposed in [false, true] {
             let e = Extents { batch: 1, m, n, k };
             cases.push(plain_case(e, transposed, transposed, 2));
