@@ -86,10 +86,11 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         }
         // @end
         workgroupBarrier();
+        let bits = kept_queries(p.head_index, query, row);
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
         let p_$i = f16(select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], query + c_$i, row) - lse[row_number(p, query + c_$i)]), is_seen(query + c_$i, row)));
-        weights[p.weights + lane * WEIGHTS + c_$i] = f16(f32(p_$i) * kept(p.head_index, query + c_$i, row));
+        weights[p.weights + lane * WEIGHTS + c_$i] = f16(f32(p_$i) * kept_by(bits, c_$i));
         // @end
         workgroupBarrier();
         // @for c in STRIPS
@@ -128,7 +129,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         workgroupBarrier();
         // @for i in 32
         {
-            let change = scores[p.scores + lane * SCORES + c_$i] * kept(p.head_index, query + c_$i, row) - delta[row_number(p, query + c_$i)];
+            let change = scores[p.scores + lane * SCORES + c_$i] * kept_by(bits, c_$i) - delta[row_number(p, query + c_$i)];
             weights[p.weights + lane * WEIGHTS + c_$i] = f16(f32(p_$i) * change * dims.scale);
         }
         // @end

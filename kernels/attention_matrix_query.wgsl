@@ -97,6 +97,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         }
         // @end
         workgroupBarrier();
+        let bits = kept_keys(p.head_index, row, key);
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
         let p_$i = select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i) - log_sum), is_seen(row, key + c_$i));
@@ -123,7 +124,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         workgroupBarrier();
         // @for i in 32
         {
-            let change = scores[p.scores + lane * SCORES + c_$i] * kept(p.head_index, row, key + c_$i) - own_delta;
+            let change = scores[p.scores + lane * SCORES + c_$i] * kept_by(bits, c_$i) - own_delta;
             weights[p.weights + lane * WEIGHTS + c_$i] = f16(p_$i * change * dims.scale);
         }
         // @end

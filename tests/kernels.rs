@@ -16,6 +16,7 @@ fn variants() -> Vec<(Kernel, usize, usize)> {
     let on = |units| GpuLimits { matrix: Some(units), ..half.clone() };
     let kinds = [
         (GpuLimits::FLOOR, Precision::Single),
+        (GpuLimits { stores_parts: true, ..GpuLimits::FLOOR }, Precision::Single),
         (half.clone(), Precision::Mixed),
         (on(MatrixUnits::Side8), Precision::Mixed),
         (on(MatrixUnits::Side16), Precision::Mixed),

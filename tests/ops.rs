@@ -11,7 +11,7 @@ use libtest_mimic::{Arguments, Failed, Trial as Test};
 use wootz::device::Executor;
 use wootz::device::agreement::{HALF_TOLERANCE, TOLERANCE, Trial, difference};
 use wootz::device::gpu::{self, GpuDevice, Options};
-use wootz::ops::{Case, Target, families};
+use wootz::ops::{Case, GpuLimits, Target, families};
 use wootz::plan::Precision;
 
 /// Largest accepted relative error of a gradient against central differences.
@@ -117,7 +117,9 @@ fn on_gpu(case: &Case, precision: Precision) -> Result<(), Failed> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for checked in [true, false] {
         let device = open()?;
-        let plan = trial.plan(&Target::Gpu(device.limits()), precision)?;
+        // Kernels for devices that cannot store parts of vectors are run too.
+        let limits = GpuLimits { stores_parts: !checked, ..device.limits() };
+        let plan = trial.plan(&Target::Gpu(limits), precision)?;
         let mut executor = device.prepare(&plan, Options { checked, ..Options::default() })?;
         let first = trial.on(&mut executor, &plan, true)?;
         close_in(&first, &trial, precision)?;

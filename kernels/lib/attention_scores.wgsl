@@ -64,3 +64,33 @@ fn kept(head_index: u32, q: u32, k: u32) -> f32 {
     let draw = philox_uniform(dims.stream, (head_index * dims.length + q) * dims.length + k);
     return select(0.0, 1.0 / (1.0 - dims.dropout), draw >= dims.dropout);
 }
+
+// The same for 32 queries from q on, or 32 keys from k on: bit i is 1 where the i-th is kept. A loop,
+// because many copies of the generator in one kernel take too many registers.
+fn kept_queries(head_index: u32, q: u32, k: u32) -> u32 {
+    var bits = 0u;
+    if (DROPOUT == 1u) {
+        for (var i = 0u; i < 32u; i++) {
+            bits |= select(0u, 1u << i, kept(head_index, q + i, k) > 0.0);
+        }
+    }
+    return bits;
+}
+
+fn kept_keys(head_index: u32, q: u32, k: u32) -> u32 {
+    var bits = 0u;
+    if (DROPOUT == 1u) {
+        for (var i = 0u; i < 32u; i++) {
+            bits |= select(0u, 1u << i, kept(head_index, q, k + i) > 0.0);
+        }
+    }
+    return bits;
+}
+
+// What element i of them is multiplied with.
+fn kept_by(bits: u32, i: u32) -> f32 {
+    if (DROPOUT == 0u) {
+        return 1.0;
+    }
+    return select(0.0, 1.0 / (1.0 - dims.dropout), ((bits >> i) & 1u) == 1u);
+}

@@ -27,8 +27,8 @@ const SLICES: u32 = 1u;
 const STEPS: u32 = 16u;
 const A_ALONG_TERMS: u32 = 1u;
 const B_ALONG_TERMS: u32 = 0u;
-// What a thread brings in, at most: quads as they are kept, or where quads lie along the terms, blocks
-// of four rows (columns) by four terms, which it turns. (A quad is always stored as a whole: Metal may
+// What a thread brings in, at most: quads; or where quads lie along the terms and a part of a vector
+// cannot be stored alone, blocks of four rows (columns) by four terms, which it turns. (Metal may
 // store a part of a vector by writing all of it, over what another thread wrote.)
 const A_QUADS: u32 = 0u;
 const A_BLOCKS: u32 = 1u;
@@ -54,6 +54,9 @@ fn fetch_a(row: u32, term: u32, end: u32, quad: u32) -> vec4<tile_t> {
     if (ROWS * DEPTH / 4u % THREADS != 0u && quad >= ROWS * DEPTH / 4u) {
         return vec4<tile_t>();
     }
+    if (A_ALONG_TERMS == 1u) {
+        return load_a(row + quad / (DEPTH / 4u), term + (quad % (DEPTH / 4u)) * 4u, end);
+    }
     return load_a(row + (quad % (ROWS / 4u)) * 4u, term + quad / (ROWS / 4u), end);
 }
 
@@ -61,17 +64,38 @@ fn fetch_b(term: u32, col: u32, end: u32, quad: u32) -> vec4<tile_t> {
     if (COLS * DEPTH / 4u % THREADS != 0u && quad >= COLS * DEPTH / 4u) {
         return vec4<tile_t>();
     }
+    if (B_ALONG_TERMS == 1u) {
+        return load_b(term + (quad % (DEPTH / 4u)) * 4u, col + quad / (DEPTH / 4u), end);
+    }
     return load_b(term + quad / (COLS / 4u), col + (quad % (COLS / 4u)) * 4u, end);
 }
 
 fn keep_a(value: vec4<tile_t>, quad: u32) {
-    if (ROWS * DEPTH / 4u % THREADS == 0u || quad < ROWS * DEPTH / 4u) {
+    if (ROWS * DEPTH / 4u % THREADS != 0u && quad >= ROWS * DEPTH / 4u) {
+        return;
+    }
+    if (A_ALONG_TERMS == 1u) {
+        let r = quad / (DEPTH / 4u);
+        let t = (quad % (DEPTH / 4u)) * 4u;
+        // @for j in 4
+        a_tile[(t + $ju) * A_STRIDE + r / 4u][r % 4u] = value[$j];
+        // @end
+    } else {
         a_tile[quad / (ROWS / 4u) * A_STRIDE + quad % (ROWS / 4u)] = value;
     }
 }
 
 fn keep_b(value: vec4<tile_t>, quad: u32) {
-    if (COLS * DEPTH / 4u % THREADS == 0u || quad < COLS * DEPTH / 4u) {
+    if (COLS * DEPTH / 4u % THREADS != 0u && quad >= COLS * DEPTH / 4u) {
+        return;
+    }
+    if (B_ALONG_TERMS == 1u) {
+        let c = quad / (DEPTH / 4u);
+        let t = (quad % (DEPTH / 4u)) * 4u;
+        // @for j in 4
+        b_tile[(t + $ju) * B_STRIDE + c / 4u][c % 4u] = value[$j];
+        // @end
+    } else {
         b_tile[quad / (COLS / 4u) * B_STRIDE + quad % (COLS / 4u)] = value;
     }
 }

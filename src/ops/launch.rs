@@ -35,6 +35,8 @@ pub struct GpuLimits {
     pub half: bool,
     /// The matrix units that kernels may use.
     pub matrix: Option<MatrixUnits>,
+    /// Whether threads may store different parts of one vector in workgroup memory at once.
+    pub stores_parts: bool,
 }
 
 /// Matrix units: the products of small matrices of half-precision floats that a group of 32 threads
@@ -60,6 +62,7 @@ impl GpuLimits {
         offset_alignment: 256,
         half: false,
         matrix: None,
+        stores_parts: false,
     };
 }
 

@@ -146,7 +146,7 @@ impl Choice {
 impl Tile {
     /// Sets the tile's constants in a kernel; `along_terms` says for A and B whether their quads
     /// lie along the terms of the sums.
-    pub fn specialise(&self, kernel: Kernel, along_terms: [bool; 2]) -> Kernel {
+    pub fn specialise(&self, kernel: Kernel, along_terms: [bool; 2], limits: &GpuLimits) -> Kernel {
         let kernel = [
             ("ROWS", self.rows),
             ("COLS", self.cols),
@@ -157,7 +157,7 @@ impl Tile {
         .into_iter()
         .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32));
         match self.units {
-            None => self.in_blocks(kernel, along_terms),
+            None => self.in_blocks(kernel, along_terms.map(|along| along && !limits.stores_parts)),
             Some(units) => self.on_units(kernel, units),
         }
     }
@@ -173,15 +173,15 @@ impl Tile {
             .with("PARTS_N", (self.cols / 2 / side) as u32)
     }
 
-    fn in_blocks(&self, kernel: Kernel, along_terms: [bool; 2]) -> Kernel {
+    fn in_blocks(&self, kernel: Kernel, turned: [bool; 2]) -> Kernel {
         let [up, wide] = self.blocks;
         let slice = self.rows * self.cols / 16 / up / wide;
         let threads = slice * self.slices;
         let sums = if self.slices > 1 { slice * 4 * up * wide } else { 1 };
         // Quads as they are kept, or blocks of four that are turned.
-        let brought = |extent: usize, along: bool, kind: bool| {
-            let each = if along { 16 } else { 4 };
-            if along == kind { (extent * self.depth / each).div_ceil(threads) } else { 0 }
+        let brought = |extent: usize, turned: bool, kind: bool| {
+            let each = if turned { 16 } else { 4 };
+            if turned == kind { (extent * self.depth / each).div_ceil(threads) } else { 0 }
         };
         [
             ("THREADS", threads),
@@ -190,10 +190,10 @@ impl Tile {
             ("SLICES", self.slices),
             ("STEPS", self.depth / self.slices),
             ("SUMS", sums),
-            ("A_QUADS", brought(self.rows, along_terms[0], false)),
-            ("A_BLOCKS", brought(self.rows, along_terms[0], true)),
-            ("B_QUADS", brought(self.cols, along_terms[1], false)),
-            ("B_BLOCKS", brought(self.cols, along_terms[1], true)),
+            ("A_QUADS", brought(self.rows, turned[0], false)),
+            ("A_BLOCKS", brought(self.rows, turned[0], true)),
+            ("B_QUADS", brought(self.cols, turned[1], false)),
+            ("B_BLOCKS", brought(self.cols, turned[1], true)),
         ]
         .into_iter()
         .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32))

@@ -124,6 +124,7 @@ fn limits(adapter: &Adapter) -> GpuLimits {
         offset_alignment: u64::from(limits.min_storage_buffer_offset_alignment),
         half: adapter.features().contains(wgpu::Features::SHADER_F16),
         matrix: matrix_units(adapter),
+        stores_parts: adapter.get_info().backend == Backend::Vulkan,
     }
 }
 

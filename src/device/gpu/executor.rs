@@ -16,7 +16,7 @@ use super::sizes::{CANARY_BYTES, RUNS, Sizes};
 use super::submit::Open;
 use crate::device::{DeviceError, DeviceInfo, Executor, Report, Run, Usage};
 use crate::graph::TensorType;
-use crate::ops::{Kernel, Launch};
+use crate::ops::{Kernel, Launch, Target};
 use crate::plan::{ALIGN, Page, Plan, Slot};
 
 /// Floating-point operations in one submission: about a third of a second on the slowest GPU that
@@ -104,8 +104,13 @@ impl GpuExecutor {
         if let Some(error) = pollster::block_on(out_of_memory.pop()) {
             return Err(DeviceError::Unfit(format!("the plan's memory cannot be had: {error}")));
         }
+        // What the plan was made for: the kernels must be those whose scratch it placed.
+        let limits = match &plan.target {
+            Target::Gpu(limits) => limits,
+            Target::Cpu => &gpu.limits,
+        };
         let mut builder =
-            Builder::new(&gpu.device, &gpu.limits, &pages, &dims, &globals, options.checked);
+            Builder::new(&gpu.device, limits, &pages, &dims, &globals, options.checked);
         let programs = builder.programs(plan)?;
         let launch = Launch {
             kernel: Kernel::file("canary", "canary"),

@@ -47,9 +47,10 @@ fn kernel(
     e: &Extents,
     choice: &Choice,
     b_along_terms: bool,
+    limits: &GpuLimits,
 ) -> Kernel {
     let w = &e.window;
-    let tiled = choice.tile.specialise(Kernel::file(stem, entry), [true, b_along_terms]);
+    let tiled = choice.tile.specialise(Kernel::file(stem, entry), [true, b_along_terms], limits);
     [
         ("GROUPS", w.groups),
         ("CIN", e.cin),
@@ -86,7 +87,7 @@ fn launches(
     let split = choice.parts > 1;
     // The gradient of the weight sums over pixels, which lie side by side.
     let b_along_terms = stem == "conv2d_grad_weight";
-    let mut kernel = kernel(stem, entry, e, &choice, b_along_terms)
+    let mut kernel = kernel(stem, entry, e, &choice, b_along_terms, call.limits)
         .stored(names[0], call.ins[0])
         .stored(names[1], call.ins[1]);
     if !split {

@@ -36,7 +36,7 @@ pub fn launches_with(op: &MatMul, call: &GpuCall<'_>, choice: Choice) -> Vec<Lau
         .with("TRANS_B", op.trans_b.into())
         .stored("a", call.ins[0])
         .stored("b", call.ins[1]);
-    let mut kernel = tile.specialise(kernel, [!op.trans_a, op.trans_b]);
+    let mut kernel = tile.specialise(kernel, [!op.trans_a, op.trans_b], call.limits);
     let row_lengths = [if op.trans_a { e.m } else { e.k }, if op.trans_b { e.k } else { e.n }];
     let aligned = row_lengths.iter().all(|length| length % 4 == 0);
     if aligned {
