@@ -46,7 +46,7 @@ pub const TILES: [Tile; 3] = [
 
 /// The tiles on matrix units: the first is the fastest where there is enough work for all.
 pub const fn matrix_tiles(units: MatrixUnits) -> [Tile; 3] {
-    [matrix([128, 128], 1.0, units), matrix([64, 128], 0.8, units), matrix([64, 64], 0.45, units)]
+    [matrix([128, 128], 1.0, units), matrix([64, 128], 0.62, units), matrix([64, 64], 0.4, units)]
 }
 
 const fn matrix([rows, cols]: [usize; 2], speed: f64, units: MatrixUnits) -> Tile {
