@@ -134,8 +134,8 @@ const PLANTED: &[Planted] = planted! {
         TOKENS, "layer_norm_grad_input", " * r * gx_mean" => " * 0.0", "layer_norm_grad_input";
     "every second row left out of a sum":
         TOKENS, "layer_norm_grad_params", "row += 4u" => "row += 8u", "layer_norm_grad_params";
-    "the last row of a table never found":
-        TOKENS, "embedding", "id < dims.rows" => "id + 1u < dims.rows", "embedding";
+    "columns that are off by one":
+        TOKENS, "embedding", "+ i % dims.width" => "+ (i + 1u) % dims.width", "embedding";
     "a list that begins at its second place":
         TOKENS, "embedding_grad", "var k = quarter;" => "var k = quarter + 1u;", "embedding_grad";
     "a label that is off by one":

@@ -14,8 +14,12 @@ use wootz::train::{model_io, optimizer};
 
 /// A configuration's text; its data is not used.
 pub fn config(model: &str, loss: &str, optimizer: &str) -> String {
+    let kind = match loss {
+        "cross_entropy" => "kind: classification, classes: 7",
+        _ => "kind: regression",
+    };
     format!(
-        "version: 1\ndata: {{train: {{synthetic: {{kind: regression, samples: 8, shape: [4]}}}}}}\n\
+        "version: 1\ndata: {{train: {{synthetic: {{{kind}, samples: 8, shape: [4]}}}}}}\n\
          loss: {loss}\noptimizer: {{{optimizer}}}\ntrain: {{steps: 9, batch_size: 1}}\n\
          model:\n  {}\n",
         model.trim().replace('\n', "\n  ")
@@ -98,12 +102,14 @@ impl Training {
         self.executor.reports(true).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Fills with NaNs what the next step must not need.
+    /// Fills with NaNs what the next step must not need. (Gaps between gradients stay zeros.)
     pub fn poison(&mut self) {
-        for (page, bytes) in &self.compiled.plan.pages {
-            if matches!(page, Page::Arena(_) | Page::Batch | Page::Grads | Page::Report) {
-                fill(self.executor.as_mut(), Slot { page: *page, offset: 0, bytes: *bytes });
-            }
-        }
+        let pages = self.compiled.plan.pages.iter();
+        let mut slots: Vec<Slot> = (pages.copied())
+            .filter(|(page, _)| matches!(page, Page::Arena(_) | Page::Batch | Page::Report))
+            .map(|(page, bytes)| Slot { page, offset: 0, bytes })
+            .collect();
+        slots.extend(self.compiled.params.params.iter().map(|param| param.slot(Page::Grads)));
+        slots.into_iter().for_each(|slot| fill(self.executor.as_mut(), slot));
     }
 }
