@@ -10,7 +10,7 @@ use wootz::graph::TensorType;
 use wootz::layers::InputSpec;
 use wootz::plan::{Page, Slot};
 use wootz::train::compile::{Compiled, Spec, compile};
-use wootz::train::{model_io, optimizer};
+use wootz::train::model_io;
 
 /// A configuration's text; its data is not used.
 pub fn config(model: &str, loss: &str, optimizer: &str) -> String {
@@ -58,7 +58,7 @@ impl Training {
         let mut executor = device.prepare(&compiled.plan);
         model_io::initialise(executor.as_mut(), &compiled, 1)
             .unwrap_or_else(|error| panic!("{error}"));
-        let rate = optimizer::base_rate(&loaded.config.optimizer);
+        let rate = loaded.config.optimizer.lr();
         Training { compiled, executor, rate }
     }
 
