@@ -9,7 +9,8 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::problem::{Content, Device, Problem, agree, devices};
-use common::{soak, step::Training};
+use common::{soak, step::Training, wootz};
+use wootz::device::gpu::Fault;
 use wootz::graph::{Graph, Leaf, TensorType, grad};
 use wootz::ops::Target;
 use wootz::ops::map::{self, Code};
@@ -364,4 +365,103 @@ fn softmax_of_rows_that_are_masked_whole() {
             agree(&problem.names, &found, &reference, device.tolerance());
         }
     }
+}
+
+/// Memory that grew from step to step until nothing was left: a recurrent net creates no buffer and
+/// compiles nothing after its first step.
+#[test]
+fn recurrent_steps_hold_the_memory_of_the_first() {
+    let model =
+        "layers: [{lstm: {hidden_size: 12}}, {gru: {hidden_size: 9}}, {linear: {out_features: 3}}]";
+    let (x, y) = (TensorType::f32([5, 4]), TensorType::f32([5, 3]));
+    let problem = Problem::new(model, "mse", x.clone(), y.clone(), 3);
+    for device in devices() {
+        let optimizer = "adam: {lr: 1.0e-3}";
+        let mut training = Training::new(model, "mse", optimizer, (&x, &y), 3, &device);
+        training.step(1, &problem.batch());
+        let first = training.usage();
+        for step in 2..=if soak() { 50_000 } else { 200 } {
+            training.step(step, &problem.batch());
+        }
+        let last = training.usage();
+        assert_eq!(
+            (first.pages, first.allocations, first.compilations),
+            (last.pages, last.allocations, last.compilations),
+            "on {}",
+            device.name()
+        );
+    }
+}
+
+/// A command buffer that fails while the device says it is done: not in training alone.
+#[test]
+fn a_dropped_submission_of_any_program_is_noticed() {
+    let (x, y) = (TensorType::f32([5]), TensorType::f32([3]));
+    let problem = Problem::new("layers: [{linear: {out_features: 3}}]", "mse", x, y, 7);
+    for device in devices().filter(Device::is_gpu) {
+        let plan = problem.plan(&device.target());
+        let mut executor = device.prepare_with(&plan, Some(Fault::DropSubmission(2)));
+        assert!(problem.try_run(executor.as_mut()).is_ok());
+        let error = problem.try_run(executor.as_mut()).unwrap_err().to_string();
+        assert!(error.contains("submission 2"), "{error}");
+    }
+}
+
+const SEEDED: &str = "
+version: 1
+name: seeded
+data:
+  train: {synthetic: {kind: classification, samples: 60, shape: [1, 8, 8], classes: 4}}
+  augment: [{random_crop: {padding: 1}}]
+model:
+  layers:
+    - conv2d: {out_channels: 4, kernel_size: 3}
+    - relu
+    - flatten
+    - dropout: {p: 0.5}
+    - linear: {out_features: 4}
+loss: cross_entropy
+optimizer: {sgd: {lr: 0.1}}
+train: {steps: 12, batch_size: 10}
+checkpoint: {every_steps: 12}
+";
+
+/// Seeds that some draws did not heed: first values, dropout, order and crops depend on the seed, and
+/// on nothing else.
+#[test]
+fn a_run_is_what_its_seed_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.yaml");
+    std::fs::write(&config, SEEDED).unwrap();
+    let model = |name: &str, sets: &[&str]| {
+        let run = folder.path().join(name);
+        let mut command = wootz();
+        command.args(["train", "--device", "cpu", "--config"]).arg(&config);
+        command.arg("--run-dir").arg(&run);
+        sets.iter().for_each(|set| _ = command.args(["--set", set]));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let last = wootz::train::checkpoint::by_age(&run).pop().unwrap();
+        std::fs::read(last.join("model.safetensors")).unwrap()
+    };
+    let one = model("one", &["seed=1", "train.threads=1"]);
+    assert!(one == model("again", &["seed=1", "train.threads=8"]), "the seed decides all");
+    assert!(one != model("two", &["seed=2", "train.threads=1"]), "the seed decides something");
+}
+
+/// A precision that was asked for and quietly not had.
+#[test]
+fn a_precision_that_the_device_lacks_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.yaml");
+    std::fs::write(&config, SEEDED.replace("name: seeded", "name: seeded\nprecision: mixed"))
+        .unwrap();
+    let mut command = wootz();
+    command.args(["train", "--device", "cpu", "--config"]).arg(&config);
+    let output = command.arg("--run-dir").arg(folder.path().join("run")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("`precision: mixed` needs a GPU") && said.contains("use `precision: f32`")
+    );
 }

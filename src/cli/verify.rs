@@ -31,7 +31,7 @@ pub struct VerifyArgs {
     repeats: usize,
     /// Seconds to compare for: after half of them, only ops and shapes that have not been compared
     /// yet are; after all of them, none.
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// One JSON document.
     #[arg(long)]
@@ -289,5 +289,34 @@ impl Judge {
         let (ins, outs): (Vec<_>, Vec<_>) =
             (step.in_types.iter().collect(), step.out_types.iter().collect());
         run_op(step.op.as_ref(), &operands, &ins, &outs, globals)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Graph, Leaf};
+    use crate::ops::Target;
+    use crate::ops::softmax::Softmax;
+    use crate::plan::{Precision, of_graph};
+
+    #[test]
+    fn what_is_new_has_all_of_the_time_and_the_rest_half() {
+        let step = |cols: usize| {
+            let mut graph = Graph::new();
+            let x = graph.leaf(Leaf::Input(0), TensorType::f32([2, cols]));
+            let y = graph.op(Softmax, &[x]).expect("it fits");
+            let plan = of_graph(&graph, &[x], &[y], &Target::Cpu, Precision::Single);
+            plan.expect("it fits").programs[0].steps[0].clone()
+        };
+        let mut judge = Judge::new(Duration::from_secs(3600));
+        assert!(judge.has_time_for(&step(3)) && judge.has_time_for(&step(3)));
+        // Nine seconds later, with fifteen in all.
+        judge.begin -= Duration::from_secs(9);
+        judge.limit = Duration::from_secs(15);
+        assert!(!judge.has_time_for(&step(3)), "it was compared before");
+        assert!(judge.has_time_for(&step(4)), "these shapes were not");
+        judge.limit = Duration::from_secs(8);
+        assert!(!judge.has_time_for(&step(5)), "the time is up");
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Random, gpu, reference};
 use wootz::config::source::{FileId, Span};
 use wootz::device::cpu::CpuExecutor;
-use wootz::device::gpu::{self as gpus, GpuDevice, Options};
-use wootz::device::{Executor, Globals, Run};
+use wootz::device::gpu::{self as gpus, Fault, GpuDevice, Options};
+use wootz::device::{DeviceError, Executor, Globals, Run};
 use wootz::graph::eval::{self, Tensor};
 use wootz::graph::{DType, Graph, Leaf, Origin, TensorType, ValueId, grad};
 use wootz::layers::{InputSpec, LossSpec, Mode, Registry};
@@ -80,21 +80,31 @@ impl Device {
         }
     }
 
-    fn try_prepare(&self, plan: &Plan) -> Result<Box<dyn Executor>, wootz::device::DeviceError> {
+    fn try_prepare(
+        &self,
+        plan: &Plan,
+        fault: Option<Fault>,
+    ) -> Result<Box<dyn Executor>, DeviceError> {
+        let options = Options { fault, ..Options::default() };
         Ok(match self {
             Device::Cpu => Box::new(CpuExecutor::new(plan.clone(), 2)?),
-            Device::Gpu(device, _) => Box::new(device.clone().prepare(plan, Options::default())?),
+            Device::Gpu(device, _) => Box::new(device.clone().prepare(plan, options)?),
         })
     }
 
     /// An executor.
     pub fn prepare(&self, plan: &Plan) -> Box<dyn Executor> {
-        self.try_prepare(plan).unwrap_or_else(|error| panic!("{error}"))
+        self.prepare_with(plan, None)
+    }
+
+    /// An executor with a failure to come.
+    pub fn prepare_with(&self, plan: &Plan, fault: Option<Fault>) -> Box<dyn Executor> {
+        self.try_prepare(plan, fault).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Why a plan does not fit.
     pub fn refusal(&self, plan: &Plan) -> String {
-        self.try_prepare(plan).err().expect("the plan does not fit").to_string()
+        self.try_prepare(plan, None).err().expect("the plan does not fit").to_string()
     }
 }
 
@@ -223,8 +233,13 @@ impl Problem {
                 fill(executor, Slot { page: *page, offset: 0, bytes: *bytes });
             }
         }
-        submit(executor, Run { program: 0, inputs: self.bytes(), globals: GLOBALS });
+        self.try_run(executor).unwrap_or_else(|error| panic!("{error}"));
         read(executor, plan)
+    }
+
+    /// Runs a plan, as it finds the device's memory.
+    pub fn try_run(&self, executor: &mut dyn Executor) -> Result<(), DeviceError> {
+        submit(executor, Run { program: 0, inputs: self.bytes(), globals: GLOBALS })
     }
 
     /// All outputs of a plan, with NaNs after each step in all that no later step will read.
@@ -243,13 +258,17 @@ impl Problem {
             live.retain(|slot| !step.outs.contains(slot));
             live.extend(&step.ins);
         }
-        for ((program, live), _) in after.iter().rev().enumerate().zip(&whole.steps) {
+        let mut filled = 0;
+        for (program, live) in after.iter().rev().enumerate() {
             let inputs = if program == 0 { self.bytes() } else { Vec::new() };
-            submit(executor.as_mut(), Run { program, inputs, globals: GLOBALS });
+            submit(executor.as_mut(), Run { program, inputs, globals: GLOBALS })
+                .unwrap_or_else(|error| panic!("{error}"));
             for slot in released(plan, live) {
                 fill(executor.as_mut(), slot);
+                filled += slot.bytes;
             }
         }
+        assert!(filled > 0, "no memory was released");
         read(executor.as_mut(), plan)
     }
 }
@@ -274,9 +293,9 @@ fn released(plan: &Plan, live: &[Slot]) -> Vec<Slot> {
     found
 }
 
-fn submit(executor: &mut dyn Executor, run: Run<'_>) {
-    executor.submit(&[run], 0).unwrap_or_else(|error| panic!("{error}"));
-    executor.reports(true).unwrap_or_else(|error| panic!("{error}"));
+fn submit(executor: &mut dyn Executor, run: Run<'_>) -> Result<(), DeviceError> {
+    executor.submit(&[run], 0)?;
+    executor.reports(true).map(|_| ())
 }
 
 /// Fills a slot with NaNs.

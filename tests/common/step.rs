@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::problem::{Device, Problem, fill};
 use super::reference;
 use wootz::config::source::{FileId, Span};
-use wootz::device::{Executor, Globals, Run};
+use wootz::device::{Executor, Globals, Run, Usage};
 use wootz::graph::TensorType;
 use wootz::layers::InputSpec;
 use wootz::plan::{Page, Slot};
@@ -82,6 +82,11 @@ impl Training {
             found.insert(param.spec.name.clone(), bytemuck::pod_collect_to_vec(&bytes));
         }
         found
+    }
+
+    /// What the executor holds and has done.
+    pub fn usage(&self) -> Usage {
+        self.executor.usage()
     }
 
     /// One step.
