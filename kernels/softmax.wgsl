@@ -1,6 +1,7 @@
 // @use lib/reduce
 // Softmax over rows of x [rows, cols], a group of LANES threads a row.
 //   softmax:      y = e^{x − max} / Σ e^{x − max}                 operands x, y
+//                 or 0 in a row of −∞ alone
 //   softmax_grad: dx = y ⊙ (dy − Σ y·dy)                          operands y, dy, dx
 //   log_softmax:      y = x − max − ln Σ e^{x − max}              operands x, y
 //   log_softmax_grad: dx = dy − e^y·Σ dy                          operands y, dy, dx
@@ -34,7 +35,8 @@ fn softmax(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gro
     for (var j = lane; j < dims.cols; j += LANES) {
         total += exp(f32(a[base + j]) - top);
     }
-    let scale = 1.0 / workgroup_sum(total, local);
+    total = workgroup_sum(total, local);
+    let scale = select(1.0 / total, 0.0, total == 0.0);
     if (live) {
         for (var j = lane; j < dims.cols; j += LANES) {
             b[base + j] = b_t(exp(f32(a[base + j]) - top) * scale);

@@ -55,7 +55,7 @@ pub struct TrainArgs {
 }
 
 /// A failure for tests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Injected {
     /// Of the GPU.
     Gpu(Fault),
@@ -99,9 +99,9 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
     }
     let device = session.device()?;
     let compiled = session.compile(&device.target())?;
-    let (fault, poisoned_step) = match args.inject_fault {
-        Some(Injected::Gpu(fault)) => (Some(fault), None),
-        Some(Injected::NanBatch(step)) => (None, Some(step)),
+    let (fault, poisoned_step) = match &args.inject_fault {
+        Some(Injected::Gpu(fault)) => (Some(fault.clone()), None),
+        Some(Injected::NanBatch(step)) => (None, Some(*step)),
         None => (None, None),
     };
     let options = Options { fault, ..Options::default() };

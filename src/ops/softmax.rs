@@ -8,7 +8,8 @@ use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
 };
 
-/// Softmax over the last axis of one operand.
+/// Softmax over the last axis of one operand. A row of −∞ alone, as where everything is masked, gives
+/// zeros.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Softmax;
 
@@ -52,6 +53,9 @@ impl Softmax {
 #[inline(always)]
 pub(super) fn softmax_row<R: Real>(x: &[R], out: &mut [R]) {
     let top = x.iter().copied().fold(R::NEG_INFINITY, R::max);
+    if top == R::NEG_INFINITY && x.iter().all(|v| *v == top) {
+        return out.fill(R::ZERO);
+    }
     for (o, v) in out.iter_mut().zip(x) {
         *o = (*v - top).exp();
     }

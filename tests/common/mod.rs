@@ -5,7 +5,9 @@
 
 pub mod mutate;
 pub mod parity_page;
+pub mod problem;
 pub mod reference;
+pub mod step;
 
 use std::process::Command;
 

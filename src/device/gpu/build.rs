@@ -9,7 +9,9 @@ use wgpu::{
     ComputePipeline, ShaderStages,
 };
 
+use super::Options;
 use super::counted::Counted;
+use super::faults::Fault;
 use super::sizes::{RUNS, launches};
 use crate::device::DeviceError;
 use crate::kernels::assemble;
@@ -37,7 +39,7 @@ pub(super) struct Builder<'a> {
     pub(super) pages: &'a HashMap<Page, Buffer>,
     pub(super) dims: &'a Buffer,
     pub(super) globals: &'a Buffer,
-    pub(super) checked: bool,
+    options: &'a Options,
     layouts: HashMap<usize, BindGroupLayout>,
     kernels: Vec<(Kernel, usize)>,
     found: HashMap<Kernel, usize>,
@@ -52,7 +54,7 @@ impl<'a> Builder<'a> {
         pages: &'a HashMap<Page, Buffer>,
         dims: &'a Buffer,
         globals: &'a Buffer,
-        checked: bool,
+        options: &'a Options,
     ) -> Self {
         Builder {
             device,
@@ -60,7 +62,7 @@ impl<'a> Builder<'a> {
             pages,
             dims,
             globals,
-            checked,
+            options,
             layouts: HashMap::new(),
             kernels: Vec::new(),
             found: HashMap::new(),
@@ -198,17 +200,39 @@ impl<'a> Builder<'a> {
 
     /// Compiles all kernels that were asked for, several at once.
     pub(super) fn compile(&self) -> Result<Vec<ComputePipeline>, DeviceError> {
-        self.kernels.par_iter().map(|(kernel, storage)| self.pipeline(kernel, *storage)).collect()
+        let texts: Vec<String> =
+            self.kernels.iter().map(|(kernel, _)| assembled(kernel)).collect::<Result<_, _>>()?;
+        let texts = self.with_fault(texts)?;
+        let kernels = self.kernels.par_iter().zip(texts);
+        Ok(kernels.map(|((kernel, storage), text)| self.pipeline(kernel, text, *storage)).collect())
     }
 
-    fn pipeline(&self, kernel: &Kernel, storage: usize) -> Result<ComputePipeline, DeviceError> {
+    /// The kernels' texts with the failure that was asked for in one of them.
+    fn with_fault(&self, mut texts: Vec<String>) -> Result<Vec<String>, DeviceError> {
+        let Some(fault @ Fault::EditKernel { kernel: name, old, .. }) = &self.options.fault else {
+            return Ok(texts);
+        };
+        let mut edits = 0;
+        for ((kernel, _), text) in self.kernels.iter().zip(&mut texts) {
+            if let Some(edited) = fault.edited(kernel.name(), text) {
+                *text = edited;
+                edits += 1;
+            }
+        }
+        if edits == 0 {
+            let reason = format!("no kernel `{name}` with `{old}` is launched");
+            return Err(DeviceError::Unfit(reason));
+        }
+        Ok(texts)
+    }
+
+    fn pipeline(&self, kernel: &Kernel, text: String, storage: usize) -> ComputePipeline {
         tracing::debug!(kernel = kernel.name(), constants = ?kernel.constants, "compiling");
-        let assembled = assemble(kernel).map_err(|error| DeviceError::Unfit(error.to_string()))?;
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name()),
-            source: wgpu::ShaderSource::Wgsl(assembled.text.into()),
+            source: wgpu::ShaderSource::Wgsl(text.into()),
         };
-        let module = if self.checked {
+        let module = if self.options.checked {
             self.device.checked_shader(descriptor)
         } else {
             self.device.trusted_shader(descriptor)
@@ -218,16 +242,23 @@ impl<'a> Builder<'a> {
             bind_group_layouts: &[self.layouts.get(&storage)],
             immediate_size: 0,
         });
-        Ok(self.device.pipeline(&wgpu::ComputePipelineDescriptor {
+        self.device.pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.name()),
             layout: Some(&layout),
             module: &module,
             entry_point: Some(kernel.entry),
             compilation_options: wgpu::PipelineCompilationOptions {
-                zero_initialize_workgroup_memory: self.checked,
+                zero_initialize_workgroup_memory: self.options.checked,
                 ..Default::default()
             },
             cache: None,
-        }))
+        })
+    }
+}
+
+fn assembled(kernel: &Kernel) -> Result<String, DeviceError> {
+    match assemble(kernel) {
+        Ok(assembled) => Ok(assembled.text),
+        Err(error) => Err(DeviceError::Unfit(error.to_string())),
     }
 }

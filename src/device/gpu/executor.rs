@@ -109,8 +109,7 @@ impl GpuExecutor {
             Target::Gpu(limits) => limits,
             Target::Cpu => &gpu.limits,
         };
-        let mut builder =
-            Builder::new(&gpu.device, limits, &pages, &dims, &globals, options.checked);
+        let mut builder = Builder::new(&gpu.device, limits, &pages, &dims, &globals, &options);
         let programs = builder.programs(plan)?;
         let launch = Launch {
             kernel: Kernel::file("canary", "canary"),

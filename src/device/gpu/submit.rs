@@ -146,11 +146,11 @@ impl GpuExecutor {
         let mut pass = open.encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         self.dispatch(&mut pass, &self.canary, 0);
         drop(pass);
-        match self.options.fault {
-            Some(Fault::DropSubmission(serial)) if serial == self.serial => {
+        match &self.options.fault {
+            Some(Fault::DropSubmission(serial)) if *serial == self.serial => {
                 open.encoder = self.gpu.device.encoder();
             }
-            Some(Fault::LoseDevice(serial)) if serial == self.serial => self.gpu.device.destroy(),
+            Some(Fault::LoseDevice(serial)) if *serial == self.serial => self.gpu.device.destroy(),
             _ => {}
         }
         if let Some(readback) = report {

@@ -6,7 +6,8 @@ use crate::layers::{Layer, LayerCx, LayerError};
 use crate::ops::{Op, permute, softmax};
 
 options! {
-    /// eˣ / Σ eˣ over an axis. Not needed before `cross_entropy`, which takes logits.
+    /// eˣ / Σ eˣ over an axis; zeros where all of x is −∞, as behind a mask. Not needed before
+    /// `cross_entropy`, which takes logits.
     pub struct Softmax {
         /// The axis: 1 for channels, -1 for the last.
         dim: i64 = -1,
