@@ -6,6 +6,7 @@ use crate::device::DeviceError;
 use crate::train::checkpoint::CheckpointError;
 use crate::train::error::TrainError;
 use crate::train::model_io::RestoreError;
+use crate::train::weights::WeightsError;
 
 /// What ended a command.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,7 @@ impl From<TrainError> for CliError {
             TrainError::Data(error) => CliError::Data(error),
             TrainError::Device(error) => CliError::Device(error),
             TrainError::Checkpoint(error) => CliError::File(error),
+            TrainError::Weights(error) => error.into(),
             stopped => CliError::Health(stopped.to_string()),
         }
     }
@@ -70,6 +72,15 @@ impl From<RestoreError> for CliError {
                 CliError::Usage(format!("the checkpoint does not fit this model: {reason}"))
             }
             RestoreError::Device(error) => CliError::Device(error),
+        }
+    }
+}
+
+impl From<WeightsError> for CliError {
+    fn from(error: WeightsError) -> Self {
+        match error {
+            WeightsError::Device(error) => CliError::Device(error),
+            unfit @ WeightsError::Unfit(_) => CliError::Usage(unfit.to_string()),
         }
     }
 }
