@@ -6,6 +6,7 @@ use crate::device::DeviceError;
 use crate::train::checkpoint::CheckpointError;
 use crate::train::error::TrainError;
 use crate::train::model_io::RestoreError;
+use crate::train::weights::WeightsError;
 
 /// What ended a command.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +71,15 @@ impl From<RestoreError> for CliError {
                 CliError::Usage(format!("the checkpoint does not fit this model: {reason}"))
             }
             RestoreError::Device(error) => CliError::Device(error),
+        }
+    }
+}
+
+impl From<WeightsError> for CliError {
+    fn from(error: WeightsError) -> Self {
+        match error {
+            WeightsError::Device(error) => CliError::Device(error),
+            unfit @ WeightsError::Unfit(_) => CliError::Usage(unfit.to_string()),
         }
     }
 }

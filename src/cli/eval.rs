@@ -18,13 +18,16 @@ use crate::train::run_dir::RunDir;
 #[derive(Debug, Clone, Args)]
 pub struct TrainedArgs {
     /// The run's folder, or one of its checkpoints.
-    #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
-    pub run: PathBuf,
+    #[arg(long, value_name = "RUN_OR_CHECKPOINT", required_unless_present = "config")]
+    pub run: Option<PathBuf>,
+    /// Instead of a run: a configuration whose `weights` are the trained model.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "run")]
+    pub config: Option<PathBuf>,
     /// In a run's folder: the newest checkpoint instead of the best.
-    #[arg(long)]
+    #[arg(long, requires = "run")]
     pub last: bool,
     /// Use the average of the weights that the run keeps (`average`).
-    #[arg(long)]
+    #[arg(long, requires = "run")]
     pub average: bool,
     /// Set a key of the run's configuration, such as `data.test.csv.path=new.csv`.
     #[arg(long = "set", value_name = "KEY.PATH=VALUE")]
@@ -41,7 +44,8 @@ pub struct TrainedArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   wootz eval --run checkpoints/digits-cnn
-  wootz eval --run checkpoints/digits-cnn/step-00001560 --on train --json")]
+  wootz eval --run checkpoints/digits-cnn/step-00001560 --on train --json
+  wootz eval --config configs/my-net.yaml --on test")]
 pub struct EvalArgs {
     #[command(flatten)]
     trained: TrainedArgs,
@@ -73,23 +77,43 @@ impl Trained {
         args: &TrainedArgs,
         sizes: impl FnOnce(&Session) -> Result<Vec<usize>, CliError>,
     ) -> Result<Self, CliError> {
-        let (folder, from, mut snapshot) = find(&args.run, args.last)?;
-        if args.average {
-            use_average(&mut snapshot, &from)?;
+        let mut checkpoint = match &args.run {
+            Some(run) => Some(find(run, args.last)?),
+            None => None,
+        };
+        if let Some((_, from, snapshot)) = checkpoint.as_mut().filter(|_| args.average) {
+            use_average(snapshot, from)?;
         }
-        RunDir::config(&folder)?;
-        let session =
-            Session::open_file(&folder.join("config.yaml"), &args.sets, args.device.as_deref())?;
+        let file = match (&checkpoint, &args.config) {
+            (Some((folder, ..)), _) => {
+                RunDir::config(folder)?;
+                folder.join("config.yaml")
+            }
+            (None, config) => config.clone().unwrap_or_default(),
+        };
+        let session = Session::open_file(&file, &args.sets, args.device.as_deref())?;
+        let weights = session.config().weights.as_ref().map(|weights| &weights.path);
+        let from = match (&checkpoint, weights) {
+            (Some((_, from, _)), _) | (None, Some(from)) => from.clone(),
+            (None, None) => {
+                let hint = "has no `weights`: name the file of a trained model there, or a run by `--run`";
+                return Err(CliError::Usage(format!("{} {hint}", file.display())));
+            }
+        };
+        let device = session.device()?;
+        let sizes = sizes(&session)?;
+        let compiled = session.compile_sizes(&device.target(), Vec::new(), sizes)?;
+        let mut executor = device.prepare(&compiled.plan)?;
+        let Some((.., snapshot)) = checkpoint else {
+            session.first_values(&compiled, executor.as_mut())?;
+            return Ok(Trained { session, compiled, executor, from, step: 0 });
+        };
         if snapshot.state.data != session.data.train.digest() {
             super::eprint(
                 "warning: `data.train` is not what this model was trained on: its classes or tokens \
                  may mean something else",
             );
         }
-        let device = session.device()?;
-        let sizes = sizes(&session)?;
-        let compiled = session.compile_sizes(&device.target(), Vec::new(), sizes)?;
-        let mut executor = device.prepare(&compiled.plan)?;
         model_io::restore(executor.as_mut(), &compiled, &snapshot, false)?;
         Ok(Trained { session, compiled, executor, from, step: snapshot.state.step })
     }
@@ -149,12 +173,8 @@ pub fn run(args: EvalArgs) -> Result<u8, CliError> {
             metrics.iter().map(|(n, v)| (n.clone(), json!(v))).chain(tables).collect();
         super::print(&json!({"checkpoint": trained.from, "step": trained.step, "samples": set.len(), "metrics": values}).to_string());
     } else {
-        super::eprint(&format!(
-            "{} (step {}), {} samples",
-            trained.from.display(),
-            trained.step,
-            set.len()
-        ));
+        let from = trained.from.display();
+        super::eprint(&format!("{from} (step {}), {} samples", trained.step, set.len()));
         metrics.iter().for_each(|(name, value)| super::print(&format!("{name} {value:.6}")));
         tables.iter().for_each(|(name, table)| super::print(&format!("{name} {table}")));
     }

@@ -11,10 +11,11 @@ use crate::config::overrides::Override;
 use crate::config::source::{FileId, Span};
 use crate::config::types::Config;
 use crate::data::{Batches, Dataset, Splits};
-use crate::device::{self, Device};
+use crate::device::{self, Device, Executor};
 use crate::layers::Model;
 use crate::ops::Target;
 use crate::train::compile::{Compiled, Spec, compile};
+use crate::train::{model_io, weights};
 
 use super::{CliError, ConfigArgs};
 
@@ -132,6 +133,24 @@ impl Session {
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
         sizes
+    }
+
+    /// Gives a prepared device the first values of a run: drawn from the seed, or those of `weights`.
+    ///
+    /// # Errors
+    /// When the file of `weights` does not fit, or the device fails.
+    pub fn first_values(
+        &self,
+        compiled: &Compiled,
+        executor: &mut dyn Executor,
+    ) -> Result<(), CliError> {
+        model_io::initialise(executor, compiled, self.config().seed)?;
+        if let Some(weights) = &self.config().weights {
+            let left = weights::load(executor, compiled, weights)?;
+            super::eprint(&format!("weights from {}", weights.path.display()));
+            left.iter().for_each(|list| super::eprint(&format!("  {list}")));
+        }
+        Ok(())
     }
 
     /// Where a section stands.

@@ -173,7 +173,7 @@ fn start(
         .clone()
         .unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
     let folder = create(session, compiled, executor, &path, name, 1)?;
-    model_io::initialise(executor, compiled, session.config().seed)?;
+    session.first_values(compiled, executor)?;
     Ok((folder, State::default()))
 }
 
@@ -301,7 +301,7 @@ fn resume(
     }
     let Some((from, snapshot)) = checkpoint else {
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
-        model_io::initialise(executor, compiled, session.config().seed)?;
+        session.first_values(compiled, executor)?;
         let start = Start::new(1, executor.info(), session.config().precision);
         let folder =
             RunDir::resume(&folder, &resolved(session), 0, start).map_err(usage_if_taken)?;

@@ -21,6 +21,7 @@ pub mod node;
 pub mod optimizer;
 pub mod overrides;
 pub mod parse;
+pub mod pattern;
 pub mod reader;
 pub mod reference;
 pub mod schedule;
@@ -30,6 +31,7 @@ pub mod train;
 pub mod types;
 pub mod validate;
 pub mod values;
+pub mod weights;
 
 pub use decode::{Cx, Decode};
 pub use load::{ConfigError, Loaded, load, load_with};

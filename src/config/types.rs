@@ -18,6 +18,7 @@ use super::schedule::Schedule;
 use super::schema::{Place, Schema, Word, places};
 use super::train::{Checkpoint, EarlyStop, Train};
 use super::validate;
+use super::weights::Weights;
 
 options! {
     /// A training run.
@@ -36,6 +37,8 @@ options! {
         data: Data,
         /// The network.
         model: Node,
+        /// First values of the network from a file, instead of random ones.
+        weights: Option<Weights>,
         /// What is minimized: a loss of the model's output, or a map of outputs to their losses.
         loss: Objective,
         /// Penalties on what layers give out, added to the loss.

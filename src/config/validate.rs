@@ -11,6 +11,7 @@ use super::schedule::{Chained, Cosine, Linear, MultiStep, Piecewise, Polynomial,
 use super::source::Span;
 use super::train::Train;
 use super::types::Config;
+use super::weights::Weights;
 
 /// Where a key stands; the section itself if the key is left to its default.
 fn at(node: &Node, key: &str) -> Span {
@@ -84,6 +85,19 @@ fn rise<T: PartialOrd>(steps: &[T], key: &str, node: &Node, cx: &mut Cx) {
 /// The warm-up of a polynomial schedule ends before the schedule does.
 pub fn polynomial(schedule: &Polynomial, node: &Node, cx: &mut Cx) {
     warmup_ends(schedule.warmup_steps, schedule.total_steps, node, cx);
+}
+
+/// A name and what it becomes have the same number of `*`.
+pub fn weights(weights: &Weights, node: &Node, cx: &mut Cx) {
+    for (theirs, ours) in &weights.map {
+        let [found, wanted] = [ours, theirs].map(|pattern| pattern.matches('*').count());
+        if found != wanted {
+            let entry = node.get("map").and_then(|map| map.get(theirs));
+            let span = entry.map_or(node.span, |node| node.span);
+            cx.error(span, format!("`{theirs}` has {wanted} `*`, `{ours}` has {found}"))
+                .help("each `*` of the file's name stands for the same text in this model's");
+        }
+    }
 }
 
 /// The warm-up of a cosine schedule ends before the schedule does.

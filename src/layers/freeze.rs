@@ -2,14 +2,8 @@
 
 use super::{BuildError, Registry};
 use crate::config::nearest::nearest;
+use crate::config::pattern::fits;
 use crate::config::source::Span;
-
-/// Whether a name fits a pattern, in which `*` stands for any text.
-fn fits(pattern: &str, name: &str) -> bool {
-    let Some((before, after)) = pattern.split_once('*') else { return pattern == name };
-    let Some(rest) = name.strip_prefix(before) else { return false };
-    rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| fits(after, &rest[at..]))
-}
 
 /// Marks all parameters that fit one of the patterns as not trained.
 ///
@@ -40,28 +34,4 @@ pub(super) fn freeze(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fits;
-
-    #[test]
-    fn a_star_stands_for_any_text() {
-        for (pattern, name, expected) in [
-            ("a.weight", "a.weight", true),
-            ("a.weight", "a.weights", false),
-            ("a.*", "a.0.weight", true),
-            ("a.*", "ab.weight", false),
-            ("*.bias", "a.0.bias", true),
-            ("*.bias", "a.bias.0", false),
-            ("a.*.w*", "a.0.1.weight", true),
-            ("a.*.w*", "a.weight", false),
-            ("*", "a", true),
-            ("**", "", true),
-            ("a*a", "a", false),
-        ] {
-            assert_eq!(fits(pattern, name), expected, "{pattern} and {name}");
-        }
-    }
 }

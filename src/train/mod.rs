@@ -16,3 +16,4 @@ pub mod run_dir;
 pub mod schedule;
 pub mod signals;
 pub mod watch;
+pub mod weights;

@@ -2,11 +2,17 @@
 
 use crate::device::{DeviceError, Executor};
 use crate::ops::grad_scale::{FIRST_LOSS_SCALE, SCALER};
-use crate::plan::{Init, Layout, Page, Placed, Slot};
+use crate::plan::{Init, Page, Placed, Slot};
 
 use super::checkpoint::{NamedTensor, Snapshot};
 use super::compile::Compiled;
 use super::initial;
+
+/// Where parameters and states lie.
+pub(super) fn places(compiled: &Compiled) -> impl Iterator<Item = (&Placed, Page)> {
+    let params = compiled.params.params.iter().map(|placed| (placed, Page::Params));
+    params.chain(compiled.states.params.iter().map(|placed| (placed, Page::State)))
+}
 
 /// Writes the first values of all parameters and states.
 ///
@@ -17,16 +23,10 @@ pub fn initialise(
     compiled: &Compiled,
     seed: u64,
 ) -> Result<(), DeviceError> {
-    for (layout, page) in [(&compiled.params, Page::Params), (&compiled.states, Page::State)] {
-        for placed in &layout.params {
-            let values = initial::draw(
-                &placed.spec.init,
-                &placed.spec.name,
-                placed.spec.shape.elements(),
-                seed,
-            );
-            executor.write(placed.slot(page), bytemuck::cast_slice(&values))?;
-        }
+    for (placed, page) in places(compiled) {
+        let spec = &placed.spec;
+        let values = initial::draw(&spec.init, &spec.name, spec.shape.elements(), seed);
+        executor.write(placed.slot(page), bytemuck::cast_slice(&values))?;
     }
     for placed in averaged(compiled) {
         let bytes = executor.read(placed.slot(Page::Params))?;
@@ -73,10 +73,8 @@ pub fn read_model(
     compiled: &Compiled,
 ) -> Result<Vec<NamedTensor>, DeviceError> {
     let mut tensors = Vec::new();
-    for (layout, page) in [(&compiled.params, Page::Params), (&compiled.states, Page::State)] {
-        for placed in &layout.params {
-            tensors.push(read(executor, placed, page, placed.spec.name.clone())?);
-        }
+    for (placed, page) in places(compiled) {
+        tensors.push(read(executor, placed, page, placed.spec.name.clone())?);
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tensors)
@@ -168,16 +166,8 @@ pub fn restore(
     snapshot: &Snapshot,
     training: bool,
 ) -> Result<(), RestoreError> {
-    let mut wanted: Vec<(String, &Placed, Page)> = Vec::new();
-    let named = |layout: &'_ Layout, page: Page| -> Vec<(String, Page, usize)> {
-        layout.params.iter().enumerate().map(|(i, p)| (p.spec.name.clone(), page, i)).collect()
-    };
-    for (name, page, index) in named(&compiled.params, Page::Params) {
-        wanted.push((name, &compiled.params.params[index], page));
-    }
-    for (name, page, index) in named(&compiled.states, Page::State) {
-        wanted.push((name, &compiled.states.params[index], page));
-    }
+    let wanted: Vec<_> =
+        places(compiled).map(|(placed, page)| (placed.spec.name.clone(), placed, page)).collect();
     write_all(executor, &wanted, &snapshot.model)?;
     if training {
         let wanted: Vec<_> = moments(compiled)

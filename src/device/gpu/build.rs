@@ -12,10 +12,10 @@ use wgpu::{
 use super::Options;
 use super::counted::Counted;
 use super::faults::Fault;
-use super::sizes::{RUNS, launches};
+use super::sizes::{RUNS, launches, slot};
 use crate::device::DeviceError;
 use crate::kernels::assemble;
-use crate::ops::{Bind, GpuLimits, Kernel, Launch};
+use crate::ops::{GpuLimits, Kernel, Launch};
 use crate::plan::{ALIGN, Page, Plan, Slot, Step};
 
 /// One dispatch, ready to be recorded.
@@ -71,42 +71,21 @@ impl<'a> Builder<'a> {
     }
 
     /// The commands of all programs.
-    pub(super) fn programs(&mut self, plan: &Plan) -> Result<Vec<Vec<Recorded>>, DeviceError> {
+    pub(super) fn programs(&mut self, plan: &Plan) -> Vec<Vec<Recorded>> {
         let programs = plan.programs.iter();
         programs.map(|program| program.steps.iter().map(|step| self.step(step)).collect()).collect()
     }
 
-    fn step(&mut self, step: &Step) -> Result<Recorded, DeviceError> {
+    fn step(&mut self, step: &Step) -> Recorded {
         let (ins, outs): (Vec<_>, Vec<_>) =
             (step.in_types.iter().collect(), step.out_types.iter().collect());
         let flops = step.op.flops(&ins, &outs);
         let mut commands = Vec::new();
         for launch in launches(step, self.limits) {
-            let mut slots = Vec::with_capacity(launch.binds.len());
-            for bind in &launch.binds {
-                slots.push(self.slot(step, *bind)?);
-            }
+            let slots: Vec<Slot> = launch.binds.iter().map(|bind| slot(step, *bind)).collect();
             commands.push(self.command(&launch, &slots));
         }
-        Ok(Recorded { commands, flops })
-    }
-
-    fn slot(&self, step: &Step, bind: Bind) -> Result<Slot, DeviceError> {
-        let slot = match bind {
-            Bind::In(index) => step.ins[index],
-            Bind::Out(index) => step.outs[index],
-            Bind::Scratch => step.scratch.unwrap_or(step.outs[0]),
-        };
-        if slot.bytes > self.limits.binding_bytes {
-            return Err(DeviceError::Unfit(format!(
-                "`{}` in `{}` works on {} bytes at once; this device binds at most {}: use a smaller batch",
-                step.op.name(),
-                step.scope,
-                slot.bytes,
-                self.limits.binding_bytes
-            )));
-        }
-        Ok(slot)
+        Recorded { commands, flops }
     }
 
     /// A launch over slots of the pages.

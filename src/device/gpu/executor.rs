@@ -12,7 +12,7 @@ use super::Options;
 use super::adapter::{Failure, GpuDevice};
 use super::build::{Builder, Command, Recorded};
 use super::rings::Mappable;
-use super::sizes::{CANARY_BYTES, RUNS, Sizes};
+use super::sizes::{CANARY_BYTES, RUNS, Sizes, check_fit};
 use super::submit::Open;
 use crate::device::{DeviceError, DeviceInfo, Executor, Report, Run, Usage};
 use crate::graph::TensorType;
@@ -64,16 +64,7 @@ pub struct GpuExecutor {
 
 impl GpuExecutor {
     pub(super) fn new(gpu: GpuDevice, plan: &Plan, options: Options) -> Result<Self, DeviceError> {
-        for (page, bytes) in &plan.pages {
-            if *bytes > gpu.limits.buffer_bytes {
-                return Err(DeviceError::Unfit(format!(
-                    "the {} take {bytes} bytes in one buffer; {} allows {}",
-                    page.name(),
-                    gpu.info.name,
-                    gpu.limits.buffer_bytes
-                )));
-            }
-        }
+        check_fit(plan, &gpu.limits, &gpu.info.name)?;
         let begin = Instant::now();
         let sizes = Sizes::new(plan);
         let out_of_memory = gpu.device.error_scope(wgpu::ErrorFilter::OutOfMemory);
@@ -110,7 +101,7 @@ impl GpuExecutor {
             Target::Cpu => &gpu.limits,
         };
         let mut builder = Builder::new(&gpu.device, limits, &pages, &dims, &globals, &options);
-        let programs = builder.programs(plan)?;
+        let programs = builder.programs(plan);
         let launch = Launch {
             kernel: Kernel::file("canary", "canary"),
             dims: Vec::new(),

@@ -16,7 +16,7 @@ mod submit;
 pub use adapter::{AdapterSummary, GpuDevice, adapters, open};
 pub use executor::GpuExecutor;
 pub use faults::Fault;
-pub use sizes::staging_bytes;
+pub use sizes::{check_fit, staging_bytes};
 
 /// How a plan is prepared. The default is what training uses.
 #[derive(Clone, Debug, PartialEq)]

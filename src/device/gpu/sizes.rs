@@ -1,9 +1,10 @@
 //! Sizes of everything beside the pages: what the executor allocates and the plan's report
 //! predicts, from one place.
 
-use crate::ops::{GpuCall, GpuLimits, Launch, Target};
+use crate::device::DeviceError;
+use crate::ops::{Bind, GpuCall, GpuLimits, Launch, Target};
 use crate::plan::report::program_cost;
-use crate::plan::{ALIGN, Page, Plan, Step};
+use crate::plan::{ALIGN, Page, Plan, Slot, Step};
 
 /// Programs in one submission: a micro-batch, its accumulation and the update.
 pub(super) const RUNS: usize = 3;
@@ -87,4 +88,41 @@ pub(super) fn launches(step: &Step, limits: &GpuLimits) -> Vec<Launch> {
     let ins: Vec<_> = step.in_types.iter().collect();
     let outs: Vec<_> = step.out_types.iter().collect();
     step.op.gpu(&GpuCall { ins: &ins, outs: &outs, limits })
+}
+
+/// The range that an operand of a step's launch is bound to.
+pub(super) fn slot(step: &Step, bind: Bind) -> Slot {
+    match bind {
+        Bind::In(index) => step.ins[index],
+        Bind::Out(index) => step.outs[index],
+        Bind::Scratch => step.scratch.unwrap_or(step.outs[0]),
+    }
+}
+
+/// Whether a plan keeps within a device's limits.
+///
+/// # Errors
+/// When a page is longer than a buffer may be, or an operand than a binding.
+pub fn check_fit(plan: &Plan, limits: &GpuLimits, device: &str) -> Result<(), DeviceError> {
+    for (page, bytes) in plan.pages.iter().filter(|(_, bytes)| *bytes > limits.buffer_bytes) {
+        return Err(DeviceError::Unfit(format!(
+            "the {} take {bytes} bytes in one buffer; {device} allows {}",
+            page.name(),
+            limits.buffer_bytes
+        )));
+    }
+    for step in plan.programs.iter().flat_map(|program| &program.steps) {
+        let launches = launches(step, limits);
+        let mut slots = launches.iter().flat_map(|l| &l.binds).map(|bind| slot(step, *bind));
+        if let Some(slot) = slots.find(|slot| slot.bytes > limits.binding_bytes) {
+            return Err(DeviceError::Unfit(format!(
+                "`{}` in `{}` works on {} bytes at once; {device} binds at most {}: use a smaller batch",
+                step.op.name(),
+                step.scope,
+                slot.bytes,
+                limits.binding_bytes
+            )));
+        }
+    }
+    Ok(())
 }
