@@ -96,7 +96,8 @@ impl Trained {
         let from = match (&checkpoint, weights) {
             (Some((_, from, _)), _) | (None, Some(from)) => from.clone(),
             (None, None) => {
-                let hint = "has no `weights`: name the file of a trained model there, or a run by `--run`";
+                let hint =
+                    "has no `weights`: name the file of a trained model there, or a run by `--run`";
                 return Err(CliError::Usage(format!("{} {hint}", file.display())));
             }
         };

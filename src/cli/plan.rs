@@ -1,12 +1,15 @@
 //! `plan`: what a step will do and hold.
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::{Value as Json, json};
 
 use super::session::Session;
 use super::{CliError, ConfigArgs};
-use crate::device::Device;
+use crate::device::gpu;
+use crate::device::profiles::{PROFILES, Profile};
 use crate::layers::batch_shape;
+use crate::ops::Target;
 use crate::plan::report;
 use crate::train::compile::Compiled;
 use crate::train::schedule;
@@ -17,10 +20,14 @@ use crate::train::schedule;
   wootz plan --config configs/digits-cnn.yaml
   wootz plan --config configs/char-gpt.yaml --json
   wootz plan --config configs/char-gpt.yaml --max-batch 2GiB
-  wootz plan --config configs/char-gpt.yaml --schedule")]
+  wootz plan --config configs/char-gpt.yaml --schedule
+  wootz plan --config configs/char-gpt.yaml --profile apple-m1")]
 pub struct PlanArgs {
     #[command(flatten)]
     config: ConfigArgs,
+    /// Plan for the limits of a kind of GPU, which need not be there.
+    #[arg(long, value_name = "GPU", conflicts_with = "device", value_parser = words())]
+    profile: Option<String>,
     /// One JSON document instead of tables.
     #[arg(long)]
     json: bool,
@@ -33,45 +40,81 @@ pub struct PlanArgs {
     schedule: bool,
 }
 
+fn words() -> PossibleValuesParser {
+    PROFILES.iter().map(|profile| profile.word).collect::<Vec<_>>().into()
+}
+
+/// What is planned for.
+struct Planned {
+    target: Target,
+    /// In words.
+    device: String,
+}
+
+impl Planned {
+    fn of(session: &Session, profile: Option<&str>) -> Result<Self, CliError> {
+        let profile = PROFILES.into_iter().find(|known| Some(known.word) == profile);
+        if let Some(Profile { name, limits, .. }) = profile {
+            let target = Target::Gpu(limits);
+            return Ok(Planned { target, device: format!("{name} (limits only)") });
+        }
+        let device = session.device()?;
+        Ok(Planned { target: device.target(), device: device.describe() })
+    }
+
+    /// Bytes that the executor adds to the plan's pages.
+    fn staging(&self, compiled: &Compiled) -> u64 {
+        match &self.target {
+            Target::Cpu => 0,
+            Target::Gpu(_) => gpu::staging_bytes(&compiled.plan),
+        }
+    }
+
+    /// That a plan keeps within the device's limits.
+    fn check(&self, compiled: &Compiled) -> Result<(), CliError> {
+        match &self.target {
+            Target::Cpu => Ok(()),
+            Target::Gpu(limits) => Ok(gpu::check_fit(&compiled.plan, limits, &self.device)?),
+        }
+    }
+}
+
 /// Shows the plan.
 pub fn run(args: PlanArgs) -> Result<u8, CliError> {
     let session = Session::open(&args.config)?;
-    let device = session.device()?;
-    let target = device.target();
+    let planned = Planned::of(&session, args.profile.as_deref())?;
     if let Some(ceiling) = args.max_batch {
-        return max_batch(&session, &device, ceiling, args.json);
+        return max_batch(&session, &planned, ceiling, args.json);
     }
-    let compiled = session.compile(&target)?;
-    let eval_only = session.compile_sizes(&target, Vec::new(), session.eval_sizes())?;
-    let staging = [&compiled, &eval_only].map(|compiled| device.staging_bytes(&compiled.plan));
+    let compiled = session.compile(&planned.target)?;
+    let eval_only = session.compile_sizes(&planned.target, Vec::new(), session.eval_sizes())?;
+    let staging = [&compiled, &eval_only].map(|compiled| planned.staging(compiled));
     if args.json {
         super::print(&document(&session, &compiled, &eval_only, staging).to_string());
-        return Ok(0);
+    } else {
+        super::print(&format!("device      {}", planned.device));
+        layer_table(&compiled);
+        program_table(&compiled);
+        memory_table("train", &compiled, staging[0]);
+        memory_table("eval", &eval_only, staging[1]);
+        group_table(&compiled);
+        if args.schedule {
+            draw_schedule(&session);
+        }
     }
-    super::print(&format!("device      {}", device.describe()));
-    layer_table(&compiled);
-    program_table(&compiled);
-    memory_table("train", &compiled, staging[0]);
-    memory_table("eval", &eval_only, staging[1]);
-    group_table(&compiled);
-    if args.schedule {
-        draw_schedule(&session);
-    }
+    planned.check(&compiled)?;
     Ok(0)
 }
 
 fn max_batch(
     session: &Session,
-    device: &Device,
+    planned: &Planned,
     ceiling: u64,
     as_json: bool,
 ) -> Result<u8, CliError> {
-    let target = device.target();
     let found = report::largest_batch(ceiling, |batch| {
-        let compiled = session.compile_sizes(&target, vec![batch], vec![batch])?;
-        Ok::<u64, CliError>(
-            report::total_bytes(&compiled.plan) + device.staging_bytes(&compiled.plan),
-        )
+        let compiled = session.compile_sizes(&planned.target, vec![batch], vec![batch])?;
+        Ok::<u64, CliError>(report::total_bytes(&compiled.plan) + planned.staging(&compiled))
     })?;
     match found {
         Some(batch) if as_json => {

@@ -74,12 +74,4 @@ impl Device {
         };
         format!("{} ({})", info.name, info.backend)
     }
-
-    /// Bytes of upload, readback and uniform memory that the executor will add to the plan's pages.
-    pub fn staging_bytes(&self, plan: &Plan) -> u64 {
-        match self {
-            Device::Cpu(_) => 0,
-            Device::Gpu(_) => gpu::staging_bytes(plan),
-        }
-    }
 }

@@ -8,6 +8,7 @@ pub mod agreement;
 mod choose;
 pub mod cpu;
 pub mod gpu;
+pub mod profiles;
 
 pub use choose::{Device, open};
 
