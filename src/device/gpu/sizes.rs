@@ -104,7 +104,7 @@ pub(super) fn slot(step: &Step, bind: Bind) -> Slot {
 /// # Errors
 /// When a page is longer than a buffer may be, or an operand than a binding.
 pub fn check_fit(plan: &Plan, limits: &GpuLimits, device: &str) -> Result<(), DeviceError> {
-    for (page, bytes) in plan.pages.iter().filter(|(_, bytes)| *bytes > limits.buffer_bytes) {
+    if let Some((page, bytes)) = plan.pages.iter().find(|(_, bytes)| *bytes > limits.buffer_bytes) {
         return Err(DeviceError::Unfit(format!(
             "the {} take {bytes} bytes in one buffer; {device} allows {}",
             page.name(),
