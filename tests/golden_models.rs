@@ -21,7 +21,7 @@ use wootz::layers::{InputSpec, Model};
 use wootz::ops::Target;
 use wootz::plan::REPORT_HEAD;
 use wootz::train::compile::{Compiled, LOSS, Spec, WEIGHT, compile};
-use wootz::train::{model_io, optimizer};
+use wootz::train::model_io;
 
 /// What a model takes: one sample of each input.
 #[derive(Clone, Copy)]
@@ -178,7 +178,7 @@ impl Golden {
         model_io::initialise(executor.as_mut(), &compiled, 1).unwrap();
         let specs: Vec<InputSpec> = self.inputs().into_iter().chain([self.target()]).collect();
         let batch: Vec<Vec<u8>> = specs.iter().map(|spec| sample_bytes(spec)).collect();
-        let rate = optimizer::base_rate(&loaded.config.optimizer);
+        let rate = loaded.config.optimizer.lr();
         let roles = &compiled.plan.roles;
         let mut losses = Vec::new();
         for step in 1..=3 {

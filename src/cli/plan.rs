@@ -56,7 +56,7 @@ impl Planned {
         let profile = PROFILES.into_iter().find(|known| Some(known.word) == profile);
         if let Some(Profile { name, limits, .. }) = profile {
             let target = Target::Gpu(limits);
-            return Ok(Planned { target, device: format!("{name} (limits only)") });
+            return Ok(Planned { target, device: format!("{name} (a profile)") });
         }
         let device = session.device()?;
         Ok(Planned { target: device.target(), device: device.describe() })

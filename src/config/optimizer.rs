@@ -2,6 +2,7 @@
 //! `ops::update`.
 
 use super::macros::{choices, options, tagged};
+use super::pattern::fits;
 use super::schema::above;
 use super::validate;
 
@@ -368,32 +369,6 @@ options! {
 impl ParamGroup {
     /// Whether a parameter's name matches.
     pub fn matches(&self, name: &str) -> bool {
-        matches(&self.params, name)
-    }
-}
-
-/// Whether a name matches a pattern in which `*` stands for any text.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(tail) = name.strip_prefix(head) else { return false };
-    (0..=tail.len()).filter(|at| tail.is_char_boundary(*at)).any(|at| matches(rest, &tail[at..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn a_star_stands_for_any_part() {
-        for (pattern, name, fits) in [
-            ("h.0.weight", "h.0.weight", true),
-            ("h.*.weight", "h.10.attn.weight", true),
-            ("*.bias", "h.0.bias", true),
-            ("*.bias", "h.0.bias2", false),
-            ("h.*", "head.weight", false),
-            ("*", "anything", true),
-        ] {
-            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
-        }
+        fits(&self.params, name)
     }
 }

@@ -63,5 +63,5 @@ pub const PROFILES: [Profile; 4] = [
     },
     // The default limits of the WebGPU specification (section 3.6.2), but for the workgroup memory
     // that every kernel may use.
-    Profile { word: "webgpu", name: "WebGPU's default limits", limits: GpuLimits::FLOOR },
+    Profile { word: "webgpu", name: "WebGPU with default limits", limits: GpuLimits::FLOOR },
 ];

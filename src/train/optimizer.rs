@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::config::optimizer::{AdjustLr, Decay, Optimizer, matches};
+use crate::config::optimizer::{AdjustLr, Decay, Optimizer};
+use crate::config::pattern::fits;
 use crate::config::types::Config;
 use crate::ops::update::{self, Settings, UpdateRule};
 use crate::plan::{Group, ParamSpec};
@@ -22,7 +23,7 @@ struct Rest {
 
 impl Rest {
     fn takes(&self, param: &ParamSpec) -> bool {
-        let named = self.params.iter().any(|pattern| matches(pattern, &param.name));
+        let named = self.params.iter().any(|pattern| fits(pattern, &param.name));
         param.shape.rank() != 2 || named
     }
 }
