@@ -177,7 +177,7 @@ impl Golden {
         let mut executor = device.prepare(&compiled.plan).unwrap();
         model_io::initialise(executor.as_mut(), &compiled, 1).unwrap();
         let specs: Vec<InputSpec> = self.inputs().into_iter().chain([self.target()]).collect();
-        let batch: Vec<Vec<u8>> = specs.iter().map(|spec| sample_bytes(spec)).collect();
+        let batch: Vec<Vec<u8>> = specs.iter().map(sample_bytes).collect();
         let rate = loaded.config.optimizer.lr();
         let roles = &compiled.plan.roles;
         let mut losses = Vec::new();

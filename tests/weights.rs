@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::reference::{Reference, folder};
+use common::reference::{Reference, floats, folder};
 use common::wootz;
 use wootz::train::checkpoint;
 
@@ -45,7 +45,7 @@ fn run_in(place: &Path, command: &[&str], hidden: usize, map: &str, more: &str) 
          model:\n  layers:\n    - linear: {{name: in, out_features: {hidden}}}\n    - batch_norm: {{name: norm}}\n    \
          - relu\n    - linear: {{name: out, out_features: 3}}\n\
          weights: {{path: '{}', map: {map}{more}}}\n\
-         loss: cross_entropy\nmetrics: [accuracy]\noptimizer: {{sgd: {{lr: 1.0e-30}}}}\ntrain: {{steps: 1, batch_size: 5}}\n",
+         loss: cross_entropy\nmetrics: [accuracy]\noptimizer: {{sgd: {{lr: 1.0e-30}}}}\naverage: ema\ntrain: {{steps: 1, batch_size: 5}}\n",
         data.display(),
         folder().join("weights.safetensors").display(),
     );
@@ -79,8 +79,8 @@ fn a_foreign_net_answers_as_in_pytorch() {
     assert_eq!(compared, 7);
 }
 
-/// With a rate that moves nothing, the parameters of the first checkpoint are the file's; the
-/// statistics of the batch norm have moved.
+/// With a rate that moves nothing, the parameters of the first checkpoint are the file's, and so are
+/// their averages; the statistics of the batch norm have moved.
 #[test]
 fn training_starts_from_the_file() {
     let place = tempfile::tempdir().unwrap();
@@ -91,15 +91,22 @@ fn training_starts_from_the_file() {
     let (_, snapshot, _) = checkpoint::newest_good(&run_folder).unwrap();
     let file = Reference::read("weights");
     let names = [("in", "net.0"), ("norm", "net.1"), ("out", "net.3")];
-    let mut compared = 0;
-    for tensor in snapshot.model {
-        let (layer, kind) = tensor.name.split_once('.').unwrap();
-        let theirs = names.iter().find(|(ours, _)| *ours == layer).unwrap().1;
-        let same = tensor.bytes == file.tensor(&format!("{theirs}.{kind}")).bytes;
-        assert_eq!(same, !kind.starts_with("running"), "{}", tensor.name);
-        compared += 1;
+    let theirs = |name: &str| {
+        let (layer, kind) = name.split_once('.').unwrap();
+        let (_, theirs) = names.iter().find(|(ours, _)| *ours == layer).unwrap();
+        file.tensor(&format!("{theirs}.{kind}"))
+    };
+    assert_eq!((snapshot.model.len(), snapshot.average.len()), (8, 6));
+    for tensor in &snapshot.model {
+        let same = tensor.bytes == theirs(&tensor.name).bytes;
+        assert_eq!(same, !tensor.name.contains("running"), "{}", tensor.name);
     }
-    assert_eq!(compared, 8);
+    for tensor in &snapshot.average {
+        let pairs = floats(&tensor.bytes).into_iter().zip(theirs(&tensor.name).floats());
+        for (found, wanted) in pairs {
+            assert!((found - wanted).abs() <= 1e-6 * wanted.abs(), "{}: {found}", tensor.name);
+        }
+    }
 }
 
 #[test]

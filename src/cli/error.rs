@@ -59,6 +59,7 @@ impl From<TrainError> for CliError {
             TrainError::Data(error) => CliError::Data(error),
             TrainError::Device(error) => CliError::Device(error),
             TrainError::Checkpoint(error) => CliError::File(error),
+            TrainError::Weights(error) => error.into(),
             stopped => CliError::Health(stopped.to_string()),
         }
     }

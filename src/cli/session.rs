@@ -15,7 +15,7 @@ use crate::device::{self, Device, Executor};
 use crate::layers::Model;
 use crate::ops::Target;
 use crate::train::compile::{Compiled, Spec, compile};
-use crate::train::{model_io, weights};
+use crate::train::weights;
 
 use super::{CliError, ConfigArgs};
 
@@ -144,9 +144,8 @@ impl Session {
         compiled: &Compiled,
         executor: &mut dyn Executor,
     ) -> Result<(), CliError> {
-        model_io::initialise(executor, compiled, self.config().seed)?;
+        let left = weights::first_values(executor, compiled, self.config())?;
         if let Some(weights) = &self.config().weights {
-            let left = weights::load(executor, compiled, weights)?;
             super::eprint(&format!("weights from {}", weights.path.display()));
             left.iter().for_each(|list| super::eprint(&format!("  {list}")));
         }

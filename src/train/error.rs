@@ -5,6 +5,7 @@ use crate::device::DeviceError;
 
 use super::checkpoint::CheckpointError;
 use super::health::FirstBad;
+use super::weights::WeightsError;
 
 /// Why a run ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,9 @@ pub enum TrainError {
     /// A checkpoint cannot be written or read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The file of `weights` cannot be used.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
     /// An evaluation is not finite.
     #[error("{metric} is not finite")]
     NotFiniteMetric {

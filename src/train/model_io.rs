@@ -28,14 +28,23 @@ pub fn initialise(
         let values = initial::draw(&spec.init, &spec.name, spec.shape.elements(), seed);
         executor.write(placed.slot(page), bytemuck::cast_slice(&values))?;
     }
-    for placed in averaged(compiled) {
-        let bytes = executor.read(placed.slot(Page::Params))?;
-        executor.write(placed.slot(Page::Average), &bytes)?;
-    }
+    start_averages(executor, compiled)?;
     match scaler(compiled) {
         Some(slot) => executor.write(slot, bytemuck::cast_slice(&[FIRST_LOSS_SCALE, 0.0, 0.0])),
         None => Ok(()),
     }
+}
+
+/// Begins the averages of parameters, where there are any, with the parameters.
+pub(super) fn start_averages(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+) -> Result<(), DeviceError> {
+    for placed in averaged(compiled) {
+        let bytes = executor.read(placed.slot(Page::Params))?;
+        executor.write(placed.slot(Page::Average), &bytes)?;
+    }
+    Ok(())
 }
 
 /// Name of the loss scale's state among the optimizer's tensors: no parameter's moment has it.
@@ -48,20 +57,16 @@ fn scaler(compiled: &Compiled) -> Option<Slot> {
     exists.then_some(Slot { page: Page::Scaler, offset: 0, bytes })
 }
 
-/// Takes a run back to its start: first values, and moments of zero.
+/// Sets all moments to zero, as at a run's start.
 ///
 /// # Errors
 /// When the device fails.
-pub fn restart(
-    executor: &mut dyn Executor,
-    compiled: &Compiled,
-    seed: u64,
-) -> Result<(), DeviceError> {
+pub fn clear_moments(executor: &mut dyn Executor, compiled: &Compiled) -> Result<(), DeviceError> {
     for (page, placed) in moments(compiled) {
         let slot = placed.slot(page);
         executor.write(slot, &vec![0; slot.bytes as usize])?;
     }
-    initialise(executor, compiled, seed)
+    Ok(())
 }
 
 /// Reads parameters and states under their names, in the order of names.

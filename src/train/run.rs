@@ -25,6 +25,7 @@ use super::run_dir::RunDir;
 use super::schedule;
 use super::signals::{Signals, Stop};
 use super::watch::{self, Metrics};
+use super::weights;
 
 /// Below this loss scale, gradients that are not finite are no matter of scale.
 const LEAST_LOSS_SCALE: f32 = 1.0 / 1024.0;
@@ -235,7 +236,8 @@ impl Trainer<'_> {
                 snapshot.state
             }
             _ => {
-                model_io::restart(executor, self.compiled, self.config.seed)?;
+                model_io::clear_moments(executor, self.compiled)?;
+                weights::first_values(executor, self.compiled, self.config)?;
                 State::default()
             }
         };

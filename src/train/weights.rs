@@ -6,6 +6,7 @@ use std::path::Path;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
+use crate::config::Config;
 use crate::config::pattern::{fits, rename};
 use crate::config::weights::Weights;
 use crate::device::{DeviceError, Executor};
@@ -29,13 +30,26 @@ fn unfit(path: &Path, reason: impl std::fmt::Display) -> WeightsError {
     WeightsError::Unfit(format!("{}: {reason}", path.display()))
 }
 
-/// Writes a file's tensors over the first values of the parameters and states that they are named
-/// for. Returns what was left as it was because `strict` is off, in words.
+/// Writes the first values of all parameters and states: drawn from the seed, then those of the
+/// file that `weights` names, if it does. Returns what was left as it was because `strict` is off,
+/// in words.
 ///
 /// # Errors
 /// When the file cannot be read, or names or shapes differ: then all differences are listed, and
-/// nothing is written.
-pub fn load(
+/// nothing of it is written.
+pub fn first_values(
+    executor: &mut dyn Executor,
+    compiled: &Compiled,
+    config: &Config,
+) -> Result<Vec<String>, WeightsError> {
+    model_io::initialise(executor, compiled, config.seed)?;
+    match &config.weights {
+        Some(weights) => load(executor, compiled, weights),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn load(
     executor: &mut dyn Executor,
     compiled: &Compiled,
     weights: &Weights,
@@ -78,6 +92,7 @@ pub fn load(
     for (slot, values) in found {
         executor.write(slot, bytemuck::cast_slice(&values))?;
     }
+    model_io::start_averages(executor, compiled)?;
     Ok(lists)
 }
 
