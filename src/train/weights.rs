@@ -102,7 +102,9 @@ fn named<'f>(
     weights: &Weights,
 ) -> Result<BTreeMap<String, (String, TensorView<'f>)>, WeightsError> {
     let path = &weights.path;
-    let names: Vec<&str> = file.names().into_iter().filter(|name| !is_counter(name)).collect();
+    let mut names = file.names();
+    names.retain(|name| !is_counter(name));
+    names.sort_unstable();
     for theirs in weights.map.keys() {
         if !names.iter().any(|name| fits(theirs, name)) {
             let reason = format!("`{theirs}` in `weights.map` fits no tensor of the file");
