@@ -19,6 +19,7 @@ const LONGEST_BINDING: u64 = (4 << 30) - 256;
 /// What Apple's GPUs have in common: Apple's Metal feature set tables, families Apple7 to Apple9,
 /// for threads (1,024), threadgroup memory (32 KB), half precision and matrices of 8×8; wgpu's
 /// Metal backend for the bindings, the grid and the alignment (32), which Metal itself leaves open.
+/// Parts of vectors are stored together only through Vulkan, as for adapters that are there.
 const APPLE: GpuLimits = GpuLimits {
     workgroup_threads: 1024,
     workgroup_bytes: 32 << 10,
@@ -29,6 +30,7 @@ const APPLE: GpuLimits = GpuLimits {
     offset_alignment: 32,
     half: true,
     matrix: Some(MatrixUnits::Side8),
+    stores_parts: false,
 };
 
 /// Every profile.
@@ -59,6 +61,7 @@ pub const PROFILES: [Profile; 4] = [
             offset_alignment: 16,
             half: true,
             matrix: Some(MatrixUnits::Side16),
+            stores_parts: true,
         },
     },
     // The default limits of the WebGPU specification (section 3.6.2), but for the workgroup memory

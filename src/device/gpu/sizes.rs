@@ -111,8 +111,12 @@ pub fn check_fit(plan: &Plan, limits: &GpuLimits, device: &str) -> Result<(), De
             limits.buffer_bytes
         )));
     }
+    let planned = match &plan.target {
+        Target::Gpu(planned) => planned,
+        Target::Cpu => limits,
+    };
     for step in plan.programs.iter().flat_map(|program| &program.steps) {
-        let launches = launches(step, limits);
+        let launches = launches(step, planned);
         let mut slots = launches.iter().flat_map(|l| &l.binds).map(|bind| slot(step, *bind));
         if let Some(slot) = slots.find(|slot| slot.bytes > limits.binding_bytes) {
             return Err(DeviceError::Unfit(format!(
