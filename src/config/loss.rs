@@ -306,7 +306,7 @@ options! {
 }
 
 options! {
-    /// Hinge loss over classes: the mean of max(0, margin - x[target] + x[other])^p.
+    /// Hinge loss over classes: the mean of max(0, margin - x_target + x_other)^p.
     pub struct MultiMargin {
         /// The power: 1 or 2.
         p: usize [1..=2] = 1,
