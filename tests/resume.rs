@@ -358,6 +358,12 @@ fn what_they_keep_on_the_gpu_is_resumed() {
 }
 
 #[test]
+fn the_loss_scale_of_mixed_precision_is_resumed() {
+    let mixed = "precision: mixed\noptimizer: {adamw: {lr: 5.0e-3}}";
+    keepers(&common::gpu(), &[mixed], &["6", "13"]);
+}
+
+#[test]
 fn sigusr1_saves_and_the_run_goes_on() {
     let lab = Lab::new("cpu", 200);
     let rare = ["--set", "checkpoint.every_steps=100000", "--set", "checkpoint.keep_best=null"];
