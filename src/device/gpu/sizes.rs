@@ -119,10 +119,14 @@ pub fn check_fit(plan: &Plan, limits: &GpuLimits, device: &str) -> Result<(), De
         let launches = launches(step, planned);
         let mut slots = launches.iter().flat_map(|l| &l.binds).map(|bind| slot(step, *bind));
         if let Some(slot) = slots.find(|slot| slot.bytes > limits.binding_bytes) {
+            // What belongs to no layer works on parameters: no batch is small enough for that.
+            let (place, advice) = match &*step.scope {
+                "" => ("the update".to_owned(), "a smaller model"),
+                layer => (format!("`{layer}`"), "a smaller batch"),
+            };
             return Err(DeviceError::Unfit(format!(
-                "`{}` in `{}` works on {} bytes at once; {device} binds at most {}: use a smaller batch",
+                "`{}` in {place} works on {} bytes at once; {device} binds at most {}: use {advice}",
                 step.op.name(),
-                step.scope,
                 slot.bytes,
                 limits.binding_bytes
             )));
