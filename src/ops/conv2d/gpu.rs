@@ -72,21 +72,20 @@ fn kernel(
     .fold(tiled, |kernel, (name, value)| kernel.with(name, value as u32))
 }
 
-/// The product, and where its sums are split, the addition of the parts in order.
+/// The product of operands and result of these names, and where its sums are split, the addition of the parts in order.
 fn launches(
     stem: &'static str,
     entry: &'static str,
     e: &Extents,
     product: Product,
     names: [&'static str; 3],
+    b_along_terms: bool,
     call: &GpuCall<'_>,
 ) -> Vec<Launch> {
     let choice = choice(e, product, call.ins, call.limits);
     let [m, n, _] = product;
     let tiles = [m.div_ceil(choice.tile.rows), n.div_ceil(choice.tile.cols)];
     let split = choice.parts > 1;
-    // The gradient of the weight sums over pixels, which lie side by side.
-    let b_along_terms = stem == "conv2d_grad_weight";
     let mut kernel = kernel(stem, entry, e, &choice, b_along_terms, call.limits)
         .stored(names[0], call.ins[0])
         .stored(names[1], call.ins[1]);
@@ -115,15 +114,17 @@ fn launches(
 
 /// Operands x, w → y.
 pub(super) fn forward(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
-    launches("conv2d", "conv2d", e, forward_product(e), ["x", "w", "y"], call)
+    launches("conv2d", "conv2d", e, forward_product(e), ["x", "w", "y"], false, call)
 }
 
 /// Operands w, dy → dx.
 pub(super) fn grad_input(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
-    launches("conv2d_grad_input", "grad_input", e, input_product(e), ["w", "dy", "dx"], call)
+    launches("conv2d_grad_input", "grad_input", e, input_product(e), ["w", "dy", "dx"], false, call)
 }
 
 /// Operands x, dy → dw.
 pub(super) fn grad_weight(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
-    launches("conv2d_grad_weight", "grad_weight", e, weight_product(e), ["x", "dy", "dw"], call)
+    // It sums over pixels, which lie side by side.
+    let names = ["x", "dy", "dw"];
+    launches("conv2d_grad_weight", "grad_weight", e, weight_product(e), names, true, call)
 }
