@@ -81,8 +81,14 @@ impl Trained {
             Some(run) => Some(find(run, args.last)?),
             None => None,
         };
-        if let Some((_, from, snapshot)) = checkpoint.as_mut().filter(|_| args.average) {
-            use_average(snapshot, from)?;
+        match checkpoint.as_mut() {
+            Some((_, from, snapshot)) if args.average => use_average(snapshot, from)?,
+            None if args.average => {
+                let problem =
+                    "`--average` is of a run: name it by `--run`; a file of weights has none";
+                return Err(CliError::Usage(problem.into()));
+            }
+            _ => {}
         }
         let file = match (&checkpoint, &args.config) {
             (Some((folder, ..)), _) => {

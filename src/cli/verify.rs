@@ -90,7 +90,7 @@ pub fn run(args: VerifyArgs) -> Result<u8, CliError> {
         let layers: Vec<_> = judge
             .worst
             .iter()
-            .map(|(layer, w)| json!({"layer": layer, "op": w.op, "error": w.error}))
+            .map(|(layer, w)| json!({"layer": layer, "op": w.op, "error": w.error, "tolerance": w.tolerance}))
             .collect();
         super::print(&json!({"device": name, "repeats": args.repeats, "tolerance": TOLERANCE, "layers": layers, "not_compared": judge.skipped, "ok": failed.is_empty()}).to_string());
     } else {
@@ -114,8 +114,12 @@ pub fn run(args: VerifyArgs) -> Result<u8, CliError> {
         0 => String::new(),
         rest => format!("; {rest} more were not compared within {} s", args.seconds),
     };
+    let halves = match judge.worst.iter().any(|(_, worst)| worst.tolerance > TOLERANCE) {
+        true => format!(", halves within {HALF_TOLERANCE:.0e}"),
+        false => String::new(),
+    };
     super::eprint(&format!(
-        "{name}: {compared} results agree with double precision within {TOLERANCE:.0e}, {} repeats to the bit{rest}",
+        "{name}: {compared} results agree with double precision within {TOLERANCE:.0e}{halves}, {} repeats to the bit{rest}",
         args.repeats
     ));
     let by_share = |a: &&(String, Worst), b: &&(String, Worst)| a.1.share().total_cmp(&b.1.share());

@@ -22,7 +22,7 @@ options! {
         /// Rollbacks after which the run stops.
         max_rollbacks: usize = 3,
         /// Factor on the learning rate at each rollback.
-        lr_factor: f64 [above(0.0)] = 0.5,
+        lr_factor: f64 [0.0..=1.0] = 0.5,
     }
 }
 

@@ -189,7 +189,7 @@ options! {
     /// 2018), as in PyTorch.
     pub struct OneCycle {
         /// The share of the steps in which it rises.
-        pct_start: f64 [above(0.0)] = 0.3,
+        pct_start: f64 [0.0..=1.0] = 0.3,
         /// The curve.
         anneal_strategy: Anneal = Anneal::Cos,
         /// `lr` is so many times the first learning rate.
@@ -315,7 +315,7 @@ options! {
         /// Which way is better. Without it: `min` for a loss, `max` for accuracy.
         mode: Option<Mode>,
         /// The factor of a change.
-        factor: f64 [above(0.0)] = 0.1,
+        factor: f64 [0.0..1.0] = 0.1,
         /// Validations without a better value that change nothing yet.
         patience: usize = 10,
         /// Changes up to this size do not count as better.

@@ -39,7 +39,7 @@ options! {
         /// Size of the state.
         hidden_size: usize [1..],
         /// Layers one above another.
-        num_layers: usize [1..] = 1,
+        num_layers: usize [1..=256] = 1,
         /// The activation.
         nonlinearity: Nonlinearity = Nonlinearity::Tanh,
         /// Learned biases.
@@ -66,7 +66,7 @@ options! {
         /// Size of the state.
         hidden_size: usize [1..],
         /// Layers one above another.
-        num_layers: usize [1..] = 1,
+        num_layers: usize [1..=256] = 1,
         /// Learned biases.
         bias: bool = true,
         /// Dropout on the output of each layer but the last.
@@ -91,7 +91,7 @@ options! {
         /// Size of the state.
         hidden_size: usize [1..],
         /// Layers one above another.
-        num_layers: usize [1..] = 1,
+        num_layers: usize [1..=256] = 1,
         /// Learned biases.
         bias: bool = true,
         /// Dropout on the output of each layer but the last.
