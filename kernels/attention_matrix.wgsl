@@ -9,15 +9,6 @@ alias out_t = f32;
 @group(0) @binding(3) var<storage, read_write> out: array<out_t>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 
-fn qkv_quad(at: u32) -> vec4<f16> {
-    return quad_of(qkv[at / CELL], qkv[(at + 1u) / CELL], qkv[(at + 2u) / CELL], qkv[(at + 3u) / CELL]);
-}
-
-// A quad of a block of q (part 0), k (1) or v (2).
-fn block_quad(p: Place, first: u32, part: u32, quad: u32) -> vec4<f16> {
-    return qkv_quad(qkv_at(p, row_at(first + row_of(quad)), part) + feature_of(quad));
-}
-
 @compute @workgroup_size(THREADS)
 fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let tile = group.y * groups.x + group.x;

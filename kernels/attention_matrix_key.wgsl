@@ -10,15 +10,6 @@ alias d_qkv_t = f32;
 @group(0) @binding(5) var<storage, read_write> delta: array<f32>;
 @group(0) @binding(6) var<storage, read_write> d_qkv: array<d_qkv_t>;
 
-fn qkv_quad(at: u32) -> vec4<f16> {
-    return quad_of(qkv[at / CELL], qkv[(at + 1u) / CELL], qkv[(at + 2u) / CELL], qkv[(at + 3u) / CELL]);
-}
-
-// A quad of a block of q (part 0), k (1) or v (2).
-fn block_quad(p: Place, first: u32, part: u32, quad: u32) -> vec4<f16> {
-    return qkv_quad(qkv_at(p, row_at(first + row_of(quad)), part) + feature_of(quad));
-}
-
 fn d_out_block(p: Place, first: u32, quad: u32) -> vec4<f16> {
     let at = out_at(p, row_at(first + row_of(quad))) + feature_of(quad);
     return quad_of(d_out[at / CELL], d_out[(at + 1u) / CELL], d_out[(at + 2u) / CELL], d_out[(at + 3u) / CELL]);

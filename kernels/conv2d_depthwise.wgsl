@@ -1,27 +1,11 @@
 // @use lib/reduce
+// @use lib/conv2d_extents
 // Convolutions whose groups have one input channel and MULTIPLIER output channels each, read where
 // they lie: one thread an output; one thread an input pixel for the input's gradient; and one
-// workgroup a row of a kernel, and a part of the sums, for the weight's. The extents are constants,
-// so that the compiler unrolls the windows and turns divisions into products.
+// workgroup a row of a kernel, and a part of the sums, for the weight's.
 
-const GROUPS: u32 = 1u;
 const MULTIPLIER: u32 = 1u;
-const IN_ROWS: u32 = 1u;
-const IN_COLS: u32 = 1u;
-const OUT_ROWS: u32 = 1u;
-const OUT_COLS: u32 = 1u;
-const KERNEL_ROWS: u32 = 1u;
-const KERNEL_COLS: u32 = 1u;
-const STRIDE_ROWS: u32 = 1u;
-const STRIDE_COLS: u32 = 1u;
-const PAD_TOP: u32 = 0u;
-const PAD_LEFT: u32 = 0u;
-const DILATION_ROWS: u32 = 1u;
-const DILATION_COLS: u32 = 1u;
-
 const CHANNELS: u32 = GROUPS * MULTIPLIER;
-const IN_PIXELS: u32 = IN_ROWS * IN_COLS;
-const OUT_PIXELS: u32 = OUT_ROWS * OUT_COLS;
 const TAPS: u32 = KERNEL_ROWS * KERNEL_COLS;
 
 struct Dims {

@@ -134,3 +134,12 @@ fn two_across(r: u32, d: u32) -> right_part {
 fn weights_at(p: Place, r: u32, c: u32) -> left_part {
     return coopLoadT<left_part>(&weights[p.weights + r * WEIGHTS + c], WEIGHTS);
 }
+
+fn qkv_quad(at: u32) -> vec4<f16> {
+    return quad_of(qkv[at / CELL], qkv[(at + 1u) / CELL], qkv[(at + 2u) / CELL], qkv[(at + 3u) / CELL]);
+}
+
+// A quad of a block of q (part 0), k (1) or v (2).
+fn block_quad(p: Place, first: u32, part: u32, quad: u32) -> vec4<f16> {
+    return qkv_quad(qkv_at(p, row_at(first + row_of(quad)), part) + feature_of(quad));
+}

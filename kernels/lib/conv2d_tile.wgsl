@@ -1,28 +1,13 @@
 // @use lib/tile
-// Where a convolution's workgroup works. The extents are constants, so that the compiler turns the
-// divisions into products.
+// @use lib/conv2d_extents
+// Where a convolution's workgroup works.
 
-const GROUPS: u32 = 1u;
 // Channels of one group.
 const CIN: u32 = 1u;
 const COUT: u32 = 1u;
-const IN_ROWS: u32 = 1u;
-const IN_COLS: u32 = 1u;
-const OUT_ROWS: u32 = 1u;
-const OUT_COLS: u32 = 1u;
-const KERNEL_ROWS: u32 = 1u;
-const KERNEL_COLS: u32 = 1u;
-const STRIDE_ROWS: u32 = 1u;
-const STRIDE_COLS: u32 = 1u;
-const PAD_TOP: u32 = 0u;
-const PAD_LEFT: u32 = 0u;
-const DILATION_ROWS: u32 = 1u;
-const DILATION_COLS: u32 = 1u;
 
 const AREA: u32 = KERNEL_ROWS * KERNEL_COLS;
 const TAPS: u32 = CIN * AREA;
-const IN_PIXELS: u32 = IN_ROWS * IN_COLS;
-const OUT_PIXELS: u32 = OUT_ROWS * OUT_COLS;
 
 struct Dims {
     batch: u32,

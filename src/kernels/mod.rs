@@ -49,6 +49,7 @@ files! {
     "lib/attention_matrix",
     "lib/attention_scores",
     "lib/attention_tile",
+    "lib/conv2d_extents",
     "lib/conv2d_tile",
     "lib/cross_entropy_row",
     "lib/epilogue",

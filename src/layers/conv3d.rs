@@ -7,7 +7,7 @@ use super::{Layer, LayerCx, LayerError, batch_shape};
 use crate::config::macros::options;
 use crate::config::values::PerAxis;
 use crate::graph::ValueId;
-use crate::ops::{conv2d, unfold};
+use crate::ops::{conv2d, permute, unfold};
 
 options! {
     /// 3-d convolution (cross-correlation, as in PyTorch). Input `[batch, in_channels, depth,
@@ -80,7 +80,7 @@ impl Layer for Conv3d {
         let y = cx.graph.op(op, &[images, w])?;
         let [height, width] = [2, 3].map(|axis| cx.graph.shape(y).dims()[axis]);
         let view = [batch, windows, self.out_channels, height * width];
-        let y = unfold::exchange(cx.graph, y, view)?;
+        let y = permute::exchange(cx.graph, y, view)?;
         let y = cx.graph.reshape(y, [batch, self.out_channels, windows, height, width])?;
         if self.bias { add_bias(cx, y, &shape, &self.bias_init) } else { Ok(y) }
     }

@@ -3,7 +3,7 @@
 use super::{Layer, LayerCx, LayerError};
 use crate::config::macros::options;
 use crate::graph::ValueId;
-use crate::ops::unfold::exchange;
+use crate::ops::permute::exchange;
 
 options! {
     /// Channels become pixels: input `[batch, channels·f², height, width]`, output `[batch,

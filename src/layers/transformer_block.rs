@@ -6,16 +6,14 @@ use super::activation::{Gelu, Relu, Silu};
 use super::attention::{MultiHeadAttention, Positions};
 use super::dropout::Dropout;
 use super::init::Initializer;
-use super::layer_norm::LayerNorm;
+use super::layer_norm::{LayerNorm, RmsNorm};
 use super::linear::Linear;
 use super::{Layer, LayerCx, LayerError};
 use crate::config::decode::all_defaults;
 use crate::config::macros::{choices, options};
 use crate::graph::ValueId;
 use crate::ops::concat::Slice;
-use crate::ops::map::{self, Unary};
-use crate::ops::reduce;
-use crate::plan::Init;
+use crate::ops::map;
 
 choices! {
     /// What stands between the two linear layers of a transformer block.
@@ -137,20 +135,8 @@ impl TransformerBlock {
                 cx.inside(name, &norm, x, vec![])
             }
             Norm::RmsNorm => {
-                let features = cx.graph.shape(x).last();
-                let name = format!("{name}.weight");
-                let weight = cx.param(&name, [features], Init::Constant(1.0), false)?;
-                let squares = map::mul(cx.graph, x, x)?;
-                let axis = cx.graph.shape(x).rank() - 1;
-                let sums = reduce::sum(cx.graph, squares, &[axis])?;
-                let scales = map::unary(cx.graph, sums, |code, sum| {
-                    let mean = code.scale(sum, 1.0 / features as f32);
-                    let safe = code.offset(mean, self.eps as f32);
-                    let root = code.unary(Unary::Sqrt, safe);
-                    code.unary(Unary::Recip, root)
-                })?;
-                let scaled = map::mul(cx.graph, x, scales)?;
-                Ok(map::mul(cx.graph, scaled, weight)?)
+                let norm = RmsNorm { eps: Some(self.eps), elementwise_affine: true };
+                cx.inside(name, &norm, x, vec![])
             }
         }
     }

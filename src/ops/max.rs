@@ -1,11 +1,10 @@
 //! The largest element over neighbouring axes.
 
-use std::sync::Arc;
-
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
 use crate::ops::cpu::par_rows;
 use crate::ops::launch::fold_groups;
+use crate::ops::reduce::over_runs;
 use crate::ops::{Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Real};
 
 /// The operand is seen as `[outer, reduce, inner]`; results, both under `out`'s shape, are the
@@ -39,29 +38,12 @@ const LONGEST: usize = 1 << 24;
 /// # Errors
 /// When an axis is too long.
 pub fn max(graph: &mut Graph, value: ValueId, axes: &[usize]) -> Result<ValueId, ShapeError> {
-    let mut at = value;
-    let mut todo = axes.to_vec();
-    todo.sort_unstable();
-    // Neighbouring axes as one, the last ones first.
-    while let Some(last) = todo.pop() {
-        let mut first = last;
-        while todo.last().is_some_and(|axis| axis + 1 == first) {
-            first -= 1;
-            todo.pop();
-        }
-        let dims = graph.shape(at).dims();
-        let product = |range: std::ops::Range<usize>| dims[range].iter().product::<usize>();
-        let mut out = dims.to_vec();
-        out[first..=last].fill(1);
-        let op = Max {
-            outer: product(0..first),
-            reduce: product(first..last + 1),
-            inner: product(last + 1..dims.len()),
-            out: Shape::new(out),
-        };
-        at = graph.apply(Arc::new(op), &[at])?[0];
-    }
-    Ok(at)
+    over_runs(graph, value, axes.to_vec(), |[outer, reduce, inner], out| Max {
+        outer,
+        reduce,
+        inner,
+        out,
+    })
 }
 
 impl Max {

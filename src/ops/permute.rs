@@ -34,6 +34,15 @@ pub fn permute(graph: &mut Graph, value: ValueId, axes: &[usize]) -> Result<Valu
     graph.op(op, &[value])
 }
 
+/// `[outer, a, b, inner]` as `[outer, b, a, inner]`.
+///
+/// # Errors
+/// When `view` does not have as many elements as the value.
+pub fn exchange(graph: &mut Graph, x: ValueId, view: [usize; 4]) -> Result<ValueId, ShapeError> {
+    let x = graph.reshape(x, view)?;
+    permute(graph, x, &[0, 2, 1, 3])
+}
+
 /// Puts the last axis of `value` in the place of `axis`, and `axis` last.
 ///
 /// # Errors

@@ -46,28 +46,37 @@ pub fn sum_to(graph: &mut Graph, value: ValueId, shape: &Shape) -> Result<ValueI
 /// # Errors
 /// When an axis does not exist.
 pub fn sum(graph: &mut Graph, value: ValueId, axes: &[usize]) -> Result<ValueId, ShapeError> {
+    let long = axes.iter().copied().filter(|axis| graph.shape(value).dims()[*axis] != 1).collect();
+    over_runs(graph, value, long, |[outer, reduce, inner], out| ReduceSum {
+        outer,
+        reduce,
+        inner,
+        out,
+    })
+}
+
+/// Applies an op to each run of neighbouring axes, the last one first: what is reduced early is never
+/// read again. The op is made from the extents before, of and after the run, and its result's shape.
+pub(super) fn over_runs<O: Op + 'static>(
+    graph: &mut Graph,
+    value: ValueId,
+    mut axes: Vec<usize>,
+    op: impl Fn([usize; 3], Shape) -> O,
+) -> Result<ValueId, ShapeError> {
     let mut at = value;
-    let mut todo: Vec<usize> =
-        axes.iter().copied().filter(|axis| graph.shape(value).dims()[*axis] != 1).collect();
-    todo.sort_unstable();
-    // The last run of neighbouring axes first: what is summed away early is never read again.
-    while let Some(last) = todo.pop() {
+    axes.sort_unstable();
+    while let Some(last) = axes.pop() {
         let mut first = last;
-        while todo.last().is_some_and(|axis| axis + 1 == first) {
+        while axes.last().is_some_and(|axis| axis + 1 == first) {
             first -= 1;
-            todo.pop();
+            axes.pop();
         }
         let dims = graph.shape(at).dims();
         let product = |range: std::ops::Range<usize>| dims[range].iter().product::<usize>();
         let mut out = dims.to_vec();
         out[first..=last].fill(1);
-        let op = ReduceSum {
-            outer: product(0..first),
-            reduce: product(first..last + 1),
-            inner: product(last + 1..dims.len()),
-            out: Shape::new(out),
-        };
-        at = graph.op(op, &[at])?;
+        let extents = [product(0..first), product(first..last + 1), product(last + 1..dims.len())];
+        at = graph.op(op(extents, Shape::new(out)), &[at])?;
     }
     Ok(at)
 }

@@ -1,8 +1,8 @@
 //! Windows along an axis, moved in front of another one, and the sums back: what convolutions over
-//! depth and patches of images are made of. Windows of one element exchange two axes.
+//! depth and patches of images are made of.
 
 use crate::cpu_by_eval;
-use crate::graph::{Graph, Shape, ShapeError, TensorType, ValueId};
+use crate::graph::{Graph, Shape, ShapeError, TensorType};
 use crate::ops::cpu::par_rows;
 use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
@@ -30,17 +30,6 @@ pub struct Unfold {
 /// [`Unfold`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold(Unfold);
-
-/// `[outer, a, b, inner]` as `[outer, b, a, inner]`.
-///
-/// # Errors
-/// When `view` does not have as many elements as the value.
-pub fn exchange(graph: &mut Graph, x: ValueId, view: [usize; 4]) -> Result<ValueId, ShapeError> {
-    let [outer, a, b, inner] = view;
-    let op = Unfold { view, kernel: 1, stride: 1, before: 0, after: 0, dilation: 1 };
-    let y = graph.op(op, &[x])?;
-    graph.reshape(y, [outer, b, a, inner])
-}
 
 impl Unfold {
     fn reach(&self) -> usize {

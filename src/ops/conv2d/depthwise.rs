@@ -182,29 +182,10 @@ pub(super) fn weight_scratch(e: &Extents) -> usize {
 }
 
 fn kernel(entry: &'static str, e: &Extents, call: &GpuCall<'_>) -> Kernel {
-    let w = &e.window;
-    [
-        ("GROUPS", w.groups),
-        ("MULTIPLIER", e.cout),
-        ("IN_ROWS", e.input[0]),
-        ("IN_COLS", e.input[1]),
-        ("OUT_ROWS", e.output[0]),
-        ("OUT_COLS", e.output[1]),
-        ("KERNEL_ROWS", e.kernel[0]),
-        ("KERNEL_COLS", e.kernel[1]),
-        ("STRIDE_ROWS", w.stride[0]),
-        ("STRIDE_COLS", w.stride[1]),
-        ("PAD_TOP", w.padding[0]),
-        ("PAD_LEFT", w.padding[2]),
-        ("DILATION_ROWS", w.dilation[0]),
-        ("DILATION_COLS", w.dilation[1]),
-    ]
-    .into_iter()
-    .fold(Kernel::file("conv2d_depthwise", entry), |kernel, (name, value)| {
-        kernel.with(name, value as u32)
-    })
-    .stored("left", call.ins[0])
-    .stored("right", call.ins[1])
+    super::gpu::with_extents(Kernel::file("conv2d_depthwise", entry), e)
+        .with("MULTIPLIER", e.cout as u32)
+        .stored("left", call.ins[0])
+        .stored("right", call.ins[1])
 }
 
 fn elements(entry: &'static str, e: &Extents, count: usize, call: &GpuCall<'_>) -> Vec<Launch> {

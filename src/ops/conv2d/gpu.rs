@@ -49,12 +49,15 @@ fn kernel(
     b_along_terms: bool,
     limits: &GpuLimits,
 ) -> Kernel {
-    let w = &e.window;
     let tiled = choice.tile.specialise(Kernel::file(stem, entry), [true, b_along_terms], limits);
+    with_extents(tiled, e).with("CIN", e.cin as u32).with("COUT", e.cout as u32)
+}
+
+/// A kernel that uses lib/conv2d_extents, with a convolution's extents.
+pub(super) fn with_extents(kernel: Kernel, e: &Extents) -> Kernel {
+    let w = &e.window;
     [
         ("GROUPS", w.groups),
-        ("CIN", e.cin),
-        ("COUT", e.cout),
         ("IN_ROWS", e.input[0]),
         ("IN_COLS", e.input[1]),
         ("OUT_ROWS", e.output[0]),
@@ -69,7 +72,7 @@ fn kernel(
         ("DILATION_COLS", w.dilation[1]),
     ]
     .into_iter()
-    .fold(tiled, |kernel, (name, value)| kernel.with(name, value as u32))
+    .fold(kernel, |kernel, (name, value)| kernel.with(name, value as u32))
 }
 
 /// The product of operands and result of these names, and where its sums are split, the addition of the parts in order.
