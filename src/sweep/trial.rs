@@ -82,7 +82,7 @@ impl Launcher<'_> {
         }
         let (steps, value, names) = measured(&run, &self.sweep.metric);
         trial.steps = steps;
-        trial.reason = Some(reason(&log));
+        trial.reason = reason(&log);
         trial.state = match status.code() {
             Some(0) => State::Done,
             Some(2) => State::Invalid,
@@ -98,8 +98,8 @@ impl Launcher<'_> {
                 trial.reason =
                     Some(format!("no finite `{metric}` was measured; there are: {names}"));
             }
-        } else if status.code().is_none() {
-            trial.reason = Some(format!("the process ended by {status}"));
+        } else if trial.reason.is_none() {
+            trial.reason = Some(format!("the process ended without an error: {status}"));
         }
         Ok(trial)
     }
@@ -121,9 +121,10 @@ fn measured(run: &Path, metric: &str) -> (u64, Option<f64>, String) {
     (steps, value, names.join(", "))
 }
 
-/// What the log says of the end: from its first error on.
-fn reason(log: &Path) -> String {
+/// What the log says of the end: from its first error on; nothing where it names none.
+fn reason(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let start = text.find("error").unwrap_or(0);
-    text[start..].trim().chars().take(LONGEST_REASON).collect()
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("error")).collect();
+    let said: String = lines.join("\n").trim().chars().take(LONGEST_REASON).collect();
+    (!said.is_empty()).then_some(said)
 }
