@@ -18,6 +18,7 @@ mod rollback;
 mod schema;
 mod session;
 mod train;
+mod tune;
 mod verify;
 
 use std::io::Write;
