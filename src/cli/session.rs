@@ -31,7 +31,7 @@ pub struct Session {
 
 /// Number of classes that a model is read with before its data is known, so that errors of the
 /// configuration come before errors of the data.
-const UNKNOWN_CLASSES: usize = 2;
+pub const UNKNOWN_CLASSES: usize = 2;
 
 impl Session {
     /// Loads a configuration and its data.
