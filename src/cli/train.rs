@@ -7,6 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::session::Session;
+use super::tune::TuneArgs;
 use super::{CliError, ConfigArgs};
 use crate::config::node::json_to_yaml;
 use crate::device::gpu::{Fault, Options};
@@ -31,6 +32,8 @@ use crate::train::weights;
 pub struct TrainArgs {
     #[command(flatten)]
     config: ConfigArgs,
+    #[command(flatten)]
+    tune: TuneArgs,
     /// Stop after this many steps in all, as if interrupted: the schedule is that of the whole
     /// run.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -118,7 +121,12 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         return Err(usage_if_taken(run_dir::taken(path)));
     }
     let device = session.device()?;
-    let compiled = session.compile(&device.target())?;
+    let recorded = match &resumed {
+        Some(resumed) => RunDir::info(&resumed.folder).ok(),
+        None => None,
+    };
+    let recorded = recorded.and_then(|run| run.products_on(&device.info()));
+    let (device, compiled) = args.tune.planned(&session, device, recorded)?;
     let (mut fault, mut poisoned_step, mut stalled_save) = (None, None, None);
     match &args.inject_fault {
         Some(Injected::Gpu(injected)) => fault = Some(injected.clone()),
@@ -226,7 +234,12 @@ fn create(
         seed: session.config().seed,
         files,
         parameters: compiled.params.parameter_count(),
-        starts: vec![Start::new(first_step, executor.info(), session.config().precision)],
+        starts: vec![Start::new(
+            first_step,
+            executor.info(),
+            session.config().precision,
+            &compiled.plan.target,
+        )],
     };
     let folder = RunDir::create(path, &resolved(session), &info).map_err(usage_if_taken)?;
     super::eprint(&format!("run folder: {}", path.display()));
@@ -331,7 +344,8 @@ fn resume(
     let Some((from, snapshot)) = checkpoint else {
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
         session.first_values(compiled, executor)?;
-        let start = Start::new(1, executor.info(), session.config().precision);
+        let start =
+            Start::new(1, executor.info(), session.config().precision, &compiled.plan.target);
         let folder =
             RunDir::resume(&folder, &resolved(session), 0, start).map_err(usage_if_taken)?;
         return Ok((folder, State::default()));
@@ -357,7 +371,12 @@ fn resume(
         let folder = create(session, compiled, executor, &branch, name, state.step + 1)?;
         return Ok((folder, state));
     }
-    let start = Start::new(state.step + 1, executor.info(), session.config().precision);
+    let start = Start::new(
+        state.step + 1,
+        executor.info(),
+        session.config().precision,
+        &compiled.plan.target,
+    );
     let folder =
         RunDir::resume(&folder, &resolved(session), state.step, start).map_err(usage_if_taken)?;
     Ok((folder, state))
