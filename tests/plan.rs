@@ -42,7 +42,7 @@ fn case(path: &str) -> Case {
 
 impl Case {
     fn batches(&self) -> Batches {
-        Batches::new(self.data.train.len(), &self.config.train, self.config.seed)
+        Batches::of(&self.data.train, &self.config.train, self.config.seed)
     }
 
     fn compiled(&self, target: &Target) -> Compiled {

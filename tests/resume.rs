@@ -51,9 +51,12 @@ struct Lab {
 
 impl Lab {
     fn new(device: &str, epochs: usize) -> Self {
+        Self::of(device, &CONFIG.replace("EPOCHS", &epochs.to_string()))
+    }
+
+    fn of(device: &str, config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        fs::write(folder.path().join("config.yaml"), CONFIG.replace("EPOCHS", &epochs.to_string()))
-            .expect("a file");
+        fs::write(folder.path().join("config.yaml"), config).expect("a file");
         Lab { folder, device: device.to_owned() }
     }
 
@@ -152,6 +155,35 @@ fn every_step_limit_resumes_to_the_same_bytes() {
         lab.finish(&run, &["--steps", &k.to_string()]);
         lab.finish(&run, &["--resume"]);
         same_bytes(&lab.last("straight"), &lab.last(&run));
+    }
+}
+
+/// Samples that are drawn, and the hashes of their orders in `metrics.jsonl`: 132 draws of batches of
+/// 48 are three steps an epoch.
+#[test]
+fn drawn_samples_resume_to_the_same_bytes_and_orders() {
+    let sampling = "\n  sampling: {balanced: {samples: 132}}\nmodel:";
+    let lab = Lab::of("cpu", &CONFIG.replace("EPOCHS", "4").replace("\nmodel:", sampling));
+    lab.finish("straight", &[]);
+    let orders = |run: &str| -> Vec<(u64, String)> {
+        let text = fs::read_to_string(lab.folder.path().join(run).join("metrics.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines
+            .filter_map(|line: serde_json::Value| {
+                Some((line["step"].as_u64()?, line["order"].as_str()?.to_owned()))
+            })
+            .collect()
+    };
+    let straight = orders("straight");
+    let steps: Vec<u64> = straight.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, [1, 4, 7, 10]);
+    assert!(straight.windows(2).all(|pair| pair[0].1 != pair[1].1), "{straight:?}");
+    for k in [1, 4, 8] {
+        let run = format!("from-{k}");
+        lab.finish(&run, &["--steps", &k.to_string()]);
+        lab.finish(&run, &["--resume", "--set", "data.workers=3"]);
+        same_bytes(&lab.last("straight"), &lab.last(&run));
+        assert_eq!(orders(&run), straight);
     }
 }
 

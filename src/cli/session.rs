@@ -67,7 +67,7 @@ impl Session {
 
     /// Which samples each step takes.
     pub fn batches(&self) -> Batches {
-        Batches::new(self.data.train.len(), &self.config().train, self.config().seed)
+        Batches::of(&self.data.train, &self.config().train, self.config().seed)
     }
 
     /// Steps of the whole run.

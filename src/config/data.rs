@@ -9,6 +9,7 @@ use super::augment::Augment;
 use super::decode::{Bounded, Cx, Decode, decode_variant};
 use super::macros::{choices, options, tagged};
 use super::node::{Node, ScalarKind};
+use super::sampling::Sampling;
 use super::schema::{Range, Schema, Variant};
 use super::validate;
 use super::values::OneOrMany;
@@ -27,6 +28,8 @@ options! {
         normalize: Option<Normalize>,
         /// Random changes made to training images, in this order, before `normalize`.
         augment: Vec<Augment> = Vec::new(),
+        /// How training samples are drawn. Without it: each once in an epoch.
+        sampling: Option<Sampling>,
         /// Threads that prepare batches. Without it: one for each core. The batches do not depend
         /// on it.
         workers: Option<usize> [1..=1024],

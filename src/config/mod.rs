@@ -25,6 +25,7 @@ pub mod parse;
 pub mod pattern;
 pub mod reader;
 pub mod reference;
+pub mod sampling;
 pub mod schedule;
 pub mod schema;
 pub mod source;

@@ -8,6 +8,7 @@ use super::loss::{Compares, CrossEntropy, Loss, MultiMargin, Nll, Objective, Ter
 use super::metric::Metric;
 use super::node::Node;
 use super::optimizer::{Muon, Sgd};
+use super::sampling::Weighted;
 use super::schedule::{Chained, Cosine, Linear, MultiStep, Piecewise, Polynomial, Schedule, Wsd};
 use super::source::Span;
 use super::train::Train;
@@ -236,6 +237,36 @@ pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
     }
 }
 
+/// Weights are of classes or of samples, and none is below 0.
+pub fn weighted(weighted: &Weighted, node: &Node, cx: &mut Cx) {
+    match (&weighted.classes, &weighted.path) {
+        (Some(_), Some(_)) => {
+            cx.error(at(node, "path"), "`path` beside `classes`").help("give one of them");
+        }
+        (None, None) => {
+            cx.error(node.span, "neither `classes` nor `path` is given")
+                .help("say with one of them what the weights are");
+        }
+        _ => {}
+    }
+    for (class, weight) in weighted.classes.iter().flatten() {
+        if !(weight.is_finite() && *weight >= 0.0) {
+            let entry = node.get("classes").and_then(|classes| classes.get(class));
+            let span = entry.map_or(node.span, |node| node.span);
+            cx.error(span, format!("expected a weight of at least 0, found {weight}"));
+        }
+    }
+}
+
+/// Samples that are drawn come in the order in which they are drawn.
+fn sampling_shuffles(config: &Config, node: &Node, cx: &mut Cx) {
+    if config.data.sampling.is_some() && !config.train.shuffle {
+        let train = node.get("train").unwrap_or(node);
+        cx.error(at(train, "shuffle"), "`shuffle: false` beside `data.sampling`")
+            .help("samples that are drawn at random have no order of their own");
+    }
+}
+
 /// A least value does not lie above the largest.
 fn least_first(pair: [f64; 2], key: &str, node: &Node, cx: &mut Cx) {
     if pair[0] > pair[1] {
@@ -283,6 +314,7 @@ pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
     losses_fit_targets(config, node, cx);
     metrics_fit_losses(config, node, cx);
     penalties_are_some(config, cx);
+    sampling_shuffles(config, node, cx);
     if let Some(best) = &config.checkpoint.keep_best {
         metric_exists(&best.metric, &["checkpoint", "keep_best"], config, node, cx);
     }

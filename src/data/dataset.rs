@@ -7,9 +7,11 @@ use sha2::{Digest, Sha256};
 
 use super::augment::Augmenter;
 use super::order::Permutation;
+use super::sampling::Sampler;
 use super::workers::Workers;
 use super::{DataError, Vocabulary};
 use crate::config::augment::Augment;
+use crate::config::sampling::Sampling;
 use crate::layers::InputSpec;
 use crate::ops::philox;
 
@@ -157,11 +159,12 @@ pub struct Dataset {
     augmenter: Option<Augmenter>,
     seed: u64,
     workers: Arc<Workers>,
+    sampler: Option<Arc<Sampler>>,
 }
 
 impl Dataset {
     pub(super) fn new(content: Arc<Content>, part: Part, workers: Arc<Workers>) -> Self {
-        Dataset { content, part, augmenter: None, seed: 0, workers }
+        Dataset { content, part, augmenter: None, seed: 0, workers, sampler: None }
     }
 
     /// The same set whose samples change from epoch to epoch.
@@ -175,6 +178,46 @@ impl Dataset {
         }
         self.seed = seed;
         Ok(self)
+    }
+
+    /// The same set whose samples are drawn at random for an epoch.
+    ///
+    /// # Errors
+    /// When the rule does not fit the samples.
+    pub(super) fn sampled(mut self, rule: Option<&Sampling>, seed: u64) -> Result<Self, DataError> {
+        if let Some(rule) = rule {
+            self.sampler = Some(Arc::new(Sampler::new(rule, &self, seed)?));
+        }
+        Ok(self)
+    }
+
+    /// What draws its samples, where not each is taken once.
+    pub(super) fn sampler(&self) -> Option<&Arc<Sampler>> {
+        self.sampler.as_ref()
+    }
+
+    /// Samples of the source that this set is a part of.
+    pub(super) fn source_len(&self) -> usize {
+        self.content.len()
+    }
+
+    /// The number of a sample in its source; of windows, that of the first token.
+    pub(super) fn source_number(&self, id: usize) -> usize {
+        match &self.part {
+            Part::Chosen { order, first, .. } => order.at(first + id),
+            Part::All { .. } => id,
+            Part::Windows { first, context, .. } => first + id * context,
+        }
+    }
+
+    /// The class of a sample, where it has one.
+    pub(super) fn class_of(&self, id: usize) -> Option<usize> {
+        let at = self.source_number(id);
+        match &self.content.samples {
+            Samples::Images { labels, .. } => Some(labels[at] as usize),
+            Samples::Rows { targets: Targets::Classes(classes), .. } => Some(classes[at] as usize),
+            _ => None,
+        }
     }
 
     /// Who fills its batches.
@@ -327,14 +370,13 @@ impl Dataset {
         inputs: &mut [&mut [u32]],
         target: &mut [u32],
     ) -> Result<(), DataError> {
-        let at = match &self.part {
-            Part::Chosen { order, first, .. } => order.at(first + id),
-            Part::All { .. } => id,
-            Part::Windows { first, context, shifted, tokens } => {
-                let shift = epoch.filter(|_| *shifted && (tokens - 1) / context > 1);
-                first + id * context + shift.map_or(0, |epoch| self.shift(epoch, *context))
-            }
-        };
+        let mut at = self.source_number(id);
+        if let (Part::Windows { context, shifted, tokens, .. }, Some(epoch)) = (&self.part, epoch)
+            && *shifted
+            && (tokens - 1) / context > 1
+        {
+            at += self.shift(epoch, *context);
+        }
         match &self.content.samples {
             Samples::Images { pixels, divisor, channels, labels } => {
                 let input: &mut [f32] = bytemuck::cast_slice_mut(&mut *inputs[0]);

@@ -14,6 +14,9 @@ pub struct StepBatch {
     pub step: u64,
     /// Its epoch, from 0.
     pub epoch: u64,
+    /// What tells the order of the epoch from others, in its first step: see
+    /// [`Batches::order_hash`].
+    pub order: Option<String>,
     /// Its micro-batches.
     pub micros: Vec<Micro>,
 }
@@ -53,6 +56,7 @@ struct Wanted {
     step: u64,
     /// Where samples are as training sees them in an epoch.
     epoch: Option<u64>,
+    order: Option<String>,
     micros: Vec<Vec<usize>>,
 }
 
@@ -67,9 +71,13 @@ impl Loader {
     /// Starts with step `first`; ends after step `last`.
     pub fn start(set: Arc<Dataset>, batches: Batches, first: u64, last: u64) -> Self {
         let (largest, micros) = (batches.sizes()[0], batches.accumulate());
+        let shared = set.clone();
         let wanted = (first..=last).map(move |step| {
-            let epoch = Some(batches.epoch_of(step));
-            Wanted { step, epoch, micros: batches.micros(step) }
+            let position = batches.position(step);
+            let epoch = Some(position.epoch);
+            let order = (position.cursor == 0)
+                .then(|| shared.workers().run(|| batches.order_hash(position.epoch)));
+            Wanted { step, epoch, order, micros: batches.micros(step) }
         });
         Self::over(set, largest, micros, wanted)
     }
@@ -79,7 +87,7 @@ impl Loader {
         let len = set.len();
         let wanted = (0..len).step_by(size).zip(1..).map(move |(first, step)| {
             let ids = (first..len.min(first + size)).collect();
-            Wanted { step, epoch: None, micros: vec![ids] }
+            Wanted { step, epoch: None, order: None, micros: vec![ids] }
         });
         Self::over(set, size, 1, wanted)
     }
@@ -138,11 +146,11 @@ fn fill_all(
 
 fn fill(
     set: &Dataset,
-    wanted: Wanted,
+    mut wanted: Wanted,
     mut room: impl FnMut() -> Buffers,
 ) -> Result<StepBatch, DataError> {
     let mut micros = Vec::new();
-    for ids in wanted.micros {
+    for ids in std::mem::take(&mut wanted.micros) {
         let mut buffers = room();
         match wanted.epoch {
             Some(epoch) => set.fill_epoch(&ids, epoch, &mut buffers)?,
@@ -150,7 +158,8 @@ fn fill(
         }
         micros.push(Micro { size: ids.len(), buffers, ids });
     }
-    Ok(StepBatch { step: wanted.step, epoch: wanted.epoch.unwrap_or(0), micros })
+    let Wanted { step, epoch, order, .. } = wanted;
+    Ok(StepBatch { step, epoch: epoch.unwrap_or(0), order, micros })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod batches;
 mod dataset;
 mod loader;
 mod order;
+mod sampling;
 mod source;
 mod vocabulary;
 mod workers;
@@ -107,6 +108,7 @@ pub fn open(data: &Data, seed: u64) -> Result<Splits, DataError> {
     let whole = Arc::new(whole);
     let train =
         Dataset::new(whole.clone(), kept, workers.clone()).augmented(&data.augment, seed)?;
+    let train = train.sampled(data.sampling.as_ref(), seed)?;
     let valid =
         valid_source.or_else(|| held_out.map(|part| Arc::new(Dataset::new(whole, part, workers))));
     for (name, set) in [("valid", &valid), ("test", &test)] {

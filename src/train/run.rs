@@ -340,6 +340,9 @@ impl Trainer<'_> {
             "step": step, "epoch": batch.epoch, "train/loss": loss, "grad_norm": norm,
             "lr": self.rate(step), "weight": weight, "seconds": seconds,
         });
+        if let Some(order) = &batch.order {
+            line["order"] = json!(order);
+        }
         let scaler = report.values.get(REPORT_HEAD + self.compiled.statistics.count..);
         let scaler = scaler.filter(|_| self.is_mixed());
         if let Some(scaler) = scaler {

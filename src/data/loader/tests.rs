@@ -35,7 +35,7 @@ fn config(workers: usize) -> crate::config::Config {
 
 fn loader(config: &crate::config::Config, first: u64, last: u64) -> Loader {
     let set = open(&config.data, config.seed).unwrap().train;
-    let batches = Batches::new(set.len(), &config.train, config.seed);
+    let batches = Batches::of(&set, &config.train, config.seed);
     Loader::start(set, batches, first, last)
 }
 
