@@ -67,8 +67,10 @@ files! {
     "lib/philox",
     "lib/pool2d_window",
     "lib/recurrent",
+    "lib/recurrent_lengths",
     "lib/recurrent_quads",
     "lib/recurrent_quads_aligned",
+    "lib/recurrent_whole",
     "lib/reduce",
     "lib/rnn_cell",
     "lib/rnn_cell_grad",
@@ -88,6 +90,7 @@ files! {
     "rope",
     "softmax",
     "stats",
+    "to_float",
     "unfold",
     "update_running",
 }

@@ -25,6 +25,7 @@ pub mod init;
 mod l2_normalize;
 mod language;
 mod layer_norm;
+mod lengths;
 mod linear;
 pub mod loss;
 mod model;

@@ -166,15 +166,24 @@ impl Source {
 pub(super) struct Named(BTreeMap<String, Source>);
 
 impl Named {
+    /// A value by its name.
+    pub(super) fn value(&self, name: &str) -> Option<ValueId> {
+        self.0.get(name).map(|source| source.value)
+    }
+
+    /// The name that is most like another one.
+    pub(super) fn nearest(&self, name: &str) -> Option<&str> {
+        crate::config::nearest::nearest(name, self.0.keys().map(String::as_str))
+    }
+
     /// A layer's result by its name, which stands at `path`.
     pub(super) fn find(&self, name: &str, span: Span, path: &str) -> Result<Source, BuildError> {
         self.0.get(name).cloned().ok_or_else(|| {
-            let meant = crate::config::nearest::nearest(name, self.0.keys().map(String::as_str));
             BuildError {
                 span,
                 path: path.to_owned(),
                 message: format!("`{name}` names no layer"),
-                note: meant.map(|meant| format!("did you mean `{meant}`?")),
+                note: self.nearest(name).map(|meant| format!("did you mean `{meant}`?")),
             }
         })
     }
@@ -225,9 +234,7 @@ impl Builder<'_> {
     fn sources(&mut self, item: &Item, before: Source) -> Result<Vec<Source>, BuildError> {
         let mut sources = Vec::new();
         for name in &item.from {
-            let known = self.named.0.keys().map(String::as_str);
-            let meant = crate::config::nearest::nearest(name, known)
-                .map(|m| format!("did you mean `{m}`?"));
+            let meant = self.named.nearest(name).map(|m| format!("did you mean `{m}`?"));
             match self.named.0.get(name) {
                 Some(source) => sources.push(source.clone()),
                 None => {
@@ -382,6 +389,7 @@ impl Builder<'_> {
             part: String::new(),
             trainable,
             others: inputs[1..].iter().map(|input| input.value).collect(),
+            known: &self.named,
         };
         let value = layer.build(&mut cx, inputs[0].value).map_err(|LayerError(message)| {
             let from: Vec<String> = inputs.iter().map(Source::described).collect();

@@ -36,6 +36,7 @@ pub mod rope;
 pub mod softmax;
 pub mod stats;
 pub mod tile;
+pub mod to_float;
 pub mod unfold;
 pub mod update;
 
@@ -336,6 +337,7 @@ ops! {
     rope,
     softmax,
     stats,
+    to_float,
     unfold,
     update,
 }
