@@ -178,13 +178,11 @@ impl Named {
 
     /// A layer's result by its name, which stands at `path`.
     pub(super) fn find(&self, name: &str, span: Span, path: &str) -> Result<Source, BuildError> {
-        self.0.get(name).cloned().ok_or_else(|| {
-            BuildError {
-                span,
-                path: path.to_owned(),
-                message: format!("`{name}` names no layer"),
-                note: self.nearest(name).map(|meant| format!("did you mean `{meant}`?")),
-            }
+        self.0.get(name).cloned().ok_or_else(|| BuildError {
+            span,
+            path: path.to_owned(),
+            message: format!("`{name}` names no layer"),
+            note: self.nearest(name).map(|meant| format!("did you mean `{meant}`?")),
         })
     }
 }

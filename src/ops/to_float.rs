@@ -45,7 +45,13 @@ impl Op for ToFloat {
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
         let count = call.outs[0].shape.elements();
         let binds = vec![Bind::In(0), Bind::Out(0)];
-        vec![Launch::flat(Kernel::file("to_float", "to_float"), vec![count as u32], binds, count, 256)]
+        vec![Launch::flat(
+            Kernel::file("to_float", "to_float"),
+            vec![count as u32],
+            binds,
+            count,
+            256,
+        )]
     }
 }
 
