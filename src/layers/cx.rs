@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Layer;
 use super::init::{Fans, Initializer};
-use super::model::Named;
+use super::named::Named;
 use crate::graph::{DType, Graph, Leaf, Shape, ShapeError, TensorType, ValueId};
 use crate::plan::{Init, ParamSpec};
 

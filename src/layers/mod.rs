@@ -29,6 +29,7 @@ mod lengths;
 mod linear;
 pub mod loss;
 mod model;
+mod named;
 mod pad;
 mod patch_embedding;
 mod permute;

@@ -7,6 +7,7 @@ use super::conv2d::Conv2d;
 use super::convolution::{Padding, PaddingMode};
 use super::cx::{Leaves, axis_of, batch_shape};
 use super::language::{Item, Kind, MOST_ITEMS, Merge, Shortcut};
+use super::named::{Named, Source};
 use super::{Layer, LayerCx, LayerError, Mode, Model, Registry, batch_norm};
 use crate::config::decode::all_defaults;
 use crate::config::source::Span;
@@ -142,49 +143,6 @@ pub(super) fn batched(sample: &TensorType, batch: usize) -> TensorType {
     let dims: Vec<usize> =
         std::iter::once(batch).chain(sample.shape.dims().iter().copied()).collect();
     TensorType { shape: Shape::new(dims), dtype: sample.dtype }
-}
-
-/// A value and where it came from, for messages.
-#[derive(Clone, Debug)]
-pub(super) struct Source {
-    pub(super) value: ValueId,
-    from: String,
-    line: Option<u32>,
-}
-
-impl Source {
-    pub(super) fn described(&self) -> String {
-        match self.line {
-            Some(line) => format!("{} (line {line})", self.from),
-            None => self.from.clone(),
-        }
-    }
-}
-
-/// What the inputs and the layers that have names give.
-#[derive(Clone, Debug)]
-pub(super) struct Named(BTreeMap<String, Source>);
-
-impl Named {
-    /// A value by its name.
-    pub(super) fn value(&self, name: &str) -> Option<ValueId> {
-        self.0.get(name).map(|source| source.value)
-    }
-
-    /// The name that is most like another one.
-    pub(super) fn nearest(&self, name: &str) -> Option<&str> {
-        crate::config::nearest::nearest(name, self.0.keys().map(String::as_str))
-    }
-
-    /// A layer's result by its name, which stands at `path`.
-    pub(super) fn find(&self, name: &str, span: Span, path: &str) -> Result<Source, BuildError> {
-        self.0.get(name).cloned().ok_or_else(|| BuildError {
-            span,
-            path: path.to_owned(),
-            message: format!("`{name}` names no layer"),
-            note: self.nearest(name).map(|meant| format!("did you mean `{meant}`?")),
-        })
-    }
 }
 
 struct Builder<'a> {
