@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod compare;
 mod differences;
 mod doctor;
 mod error;
