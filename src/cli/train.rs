@@ -48,6 +48,9 @@ pub struct TrainArgs {
     /// Give the result as one JSON document on stdout.
     #[arg(long)]
     json: bool,
+    /// End at once when standard input closes, as it does when the sweep that started this ends.
+    #[arg(long, hide = true)]
+    end_with_stdin: bool,
     /// Bring about a failure, for tests: drop-submission:N or lose-device:N of the GPU, or
     /// nan-batch:STEP.
     #[arg(long, hide = true, value_name = "FAULT")]
@@ -86,6 +89,13 @@ struct Resumed {
 
 /// Trains.
 pub fn run(args: TrainArgs) -> Result<u8, CliError> {
+    if args.end_with_stdin {
+        std::thread::spawn(|| {
+            // An error is an end, too.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(143);
+        });
+    }
     let session = Session::open(&args.config)?;
     let name = run_name(&session, &args.config.config);
     let resumed = match &args.resume {

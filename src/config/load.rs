@@ -13,6 +13,7 @@ use super::overrides::Override;
 use super::parse::parse;
 use super::schema::Schema;
 use super::source::{FileId, SourceMap, Span};
+use super::sweep::Sweep;
 use super::types::Config;
 
 /// A configuration without errors, and what it was made from.
@@ -95,6 +96,37 @@ pub fn load_with<M>(
     match (config, model) {
         (Some(config), Some(model)) if diagnostics.is_empty() => {
             Ok((Loaded { config, root, sources }, model))
+        }
+        _ => Err(Box::new(ConfigError { diagnostics, sources })),
+    }
+}
+
+/// Loads a sweep in the environment of this process; `base` becomes a path from this process's
+/// folder. Values of the space keep their `${VAR}`, which each trial resolves.
+///
+/// # Errors
+/// Everything that is wrong in the file.
+pub fn load_sweep(path: &Path) -> Result<Sweep, Box<ConfigError>> {
+    let variables = |name: &str| std::env::var(name).ok();
+    let mut loader = Loader {
+        sources: SourceMap::default(),
+        diagnostics: Diagnostics::default(),
+        open: Vec::new(),
+        variables: &variables,
+        holes: false,
+        schema: Sweep::schema(),
+    };
+    let file = loader.read(path, None);
+    let root = file.and_then(|file| parse(&loader.sources, file, &mut loader.diagnostics));
+    let Loader { sources, diagnostics, .. } = loader;
+    let Some(root) = root else { return Err(Box::new(ConfigError { diagnostics, sources })) };
+    let mut cx = Cx::resume(diagnostics, &[]);
+    let sweep = Sweep::decode(&root, &mut cx);
+    let diagnostics = cx.finish();
+    match sweep {
+        Some(mut sweep) if diagnostics.is_empty() => {
+            sweep.base = beside(path, &sweep.base.to_string_lossy());
+            Ok(sweep)
         }
         _ => Err(Box::new(ConfigError { diagnostics, sources })),
     }
