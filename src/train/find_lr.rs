@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(found.points.iter().filter(|p| p.slope.is_none()).count(), 10);
         for point in found.points.iter().filter(|p| p.slope.is_some()) {
             assert!((point.smoothed - point.loss).abs() < 1e-9);
-            assert!((point.slope.unwrap() + 2.0).abs() < 1e-9);
+            assert!((point.slope.expect("a slope") + 2.0).abs() < 1e-9);
         }
     }
 
