@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use common::{Random, wootz};
 use serde_json::Value as Json;
+use wootz::config::load_sweep;
+use wootz::sweep::sobol::coordinate;
+use wootz::sweep::space;
 
 const BASE: &str = "
 version: 1
@@ -224,13 +227,98 @@ fn mistakes_in_a_sweep_are_found_at_their_line() {
         ("space: {seed: {uniform: [1, 0]}}\ntrials: 3\n", "the first bound is above the second"),
         ("space: {seed: {tied: sead}}\ntrials: 3\n", "`tied` of `seed` names `sead`"),
         ("space: {seed: {int: [0, 1]}}\n", "missing key `trials`"),
+        ("space: {optimizer.adamw.lrr: {uniform: [0, 1]}}\ntrials: 3\n", "unknown key `lrr`"),
+        ("space:\n  model.layers[9]: {choice: [relu]}\nsampler: grid\n", "past the end"),
+        (
+            "space: {\"model.layers[0].linear.out_feature\": {int: [4, 8]}}\ntrials: 3\n",
+            "did you mean `out_features`?",
+        ),
     ] {
         let lab = Lab::new(lines);
         let output = lab.command("straight", &[]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(said) && text.contains("straight.yaml:"), "{text}");
+        assert!(!lab.0.path().join("straight").exists(), "no trial has begun");
     }
+}
+
+#[test]
+fn a_key_of_one_of_several_sections_is_no_mistake() {
+    let lab = Lab::new(
+        "space:
+  optimizer: {choice: [{sgd: {lr: 0.1}}, {adamw: {lr: 0.01}}]}
+  optimizer.sgd.momentum: {choice: [0.5, 0.9], when: {optimizer: {sgd: {lr: 0.1}}}}
+  model.layers[1]: {choice: [relu, {leaky_relu: {negative_slope: 0.2}}]}
+  train.epochs: {choice: [1]}
+sampler: grid
+",
+    );
+    lab.run("straight");
+    assert!(lab.output("straight", &["status"]).starts_with("6 trials: 6 done"));
+}
+
+#[test]
+fn what_went_wrong_is_tried_again() {
+    let lab = Lab::new("");
+    let file = lab.0.path().join("optimizer.yaml");
+    let space = format!(
+        "space: {{optimizer: {{choice: [{:?}, {{sgd: {{lr: 0.1}}}}]}}, train.epochs: {{choice: [1]}}}}
+sampler: grid
+",
+        file.display()
+    );
+    lab.sweep("straight", &space);
+    lab.run("straight");
+    assert_eq!(lab.show("straight", 0)["state"], "invalid");
+    fs::write(&file, "adamw: {lr: 0.01}").unwrap();
+    let output = lab.command("straight", &["retry", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("trial 1 is done"));
+    assert_eq!(lab.output("straight", &["retry"]), "1 trials queued again\n");
+    lab.run("straight");
+    assert_eq!(lab.show("straight", 0)["state"], "done");
+}
+
+/// Points of scipy's `qmc.Sobol(d=12, scramble=False)`: dimensions 0, 1, 2, 5, 9 and 11 of points
+/// 1, 2, 3, 5, 17, 40 and 63.
+#[test]
+fn sobol_points_are_scipys() {
+    let known = [
+        (1, [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]),
+        (2, [0.75, 0.25, 0.25, 0.75, 0.75, 0.75]),
+        (3, [0.25, 0.75, 0.75, 0.25, 0.25, 0.25]),
+        (5, [0.875, 0.875, 0.125, 0.625, 0.125, 0.875]),
+        (17, [0.59375, 0.96875, 0.96875, 0.46875, 0.65625, 0.90625]),
+        (40, [0.234375, 0.078125, 0.265625, 0.734375, 0.359375, 0.890625]),
+        (63, [0.015625, 0.796875, 0.359375, 0.140625, 0.578125, 0.671875]),
+    ];
+    for (point, expected) in known {
+        let found = [0, 1, 2, 5, 9, 11]
+            .map(|dimension| f64::from(coordinate(dimension, point)) * f64::powi(2.0, -32));
+        assert_eq!(found, expected, "point {point}");
+    }
+}
+
+#[test]
+fn sobol_draws_fill_the_space_evenly() {
+    let lab = Lab::new(
+        "space:
+  optimizer.adamw.lr: {log_uniform: [1.0e-4, 1.0]}
+  model.layers[2].dropout.p: {uniform: [0.0, 0.8]}
+sampler: sobol
+trials: 16
+",
+    );
+    let sweep = load_sweep(&lab.0.path().join("straight.yaml"), |_, _| None).unwrap();
+    let mut cells = [[0; 4]; 4];
+    for trial in 0..16 {
+        let values = space::values(&sweep, trial).unwrap();
+        let lr = values["optimizer.adamw.lr"].as_f64().unwrap().log10() + 4.0;
+        let p = values["model.layers[2].dropout.p"].as_f64().unwrap() / 0.2;
+        cells[lr as usize][p as usize] += 1;
+    }
+    assert_eq!(cells, [[1; 4]; 4], "a point in each sixteenth");
 }
 
 #[test]

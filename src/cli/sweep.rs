@@ -6,9 +6,13 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::CliError;
+use super::session::UNKNOWN_CLASSES;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::sweep::Sweep;
-use crate::config::{self, Decode};
+use crate::config::{self, Decode, Override};
+use crate::layers::Model;
 use crate::sweep::run::{self, Job, document, run_folder, words};
+use crate::sweep::space;
 use crate::sweep::store::{State, Store, Trial};
 use crate::train::signals::Signals;
 
@@ -44,6 +48,12 @@ enum Part {
         /// Its number.
         trial: usize,
     },
+    /// Queue trials that went wrong again, for the next start of the sweep. They go on from their
+    /// last checkpoints.
+    Retry {
+        /// Their numbers; all of them without.
+        trials: Vec<usize>,
+    },
     /// Write all trials as a table.
     Export {
         /// The file.
@@ -57,7 +67,8 @@ pub fn run(args: SweepArgs) -> Result<u8, CliError> {
     let Some(file) = &args.config else {
         return Err(CliError::Usage("name the sweep with `--config FILE`".into()));
     };
-    let sweep = config::load::load_sweep(file)?;
+    let runs = args.part.is_none();
+    let sweep = config::load_sweep(file, |sweep, key| runs.then(|| fault(sweep, key)).flatten())?;
     let folder = run::folder(&sweep, file);
     let Some(part) = &args.part else { return go(&args, &sweep, &folder) };
     if !Store::exists(&folder) {
@@ -81,6 +92,7 @@ pub fn run(args: SweepArgs) -> Result<u8, CliError> {
                 found.ok_or_else(|| CliError::Usage(format!("there is no trial {trial}")))?;
             super::print(&format!("{:#}", document(&found, &folder)));
         }
+        Part::Retry { trials } => retry(&store, trials)?,
         Part::Export { csv } => export(&sweep, &store.trials()?, csv)?,
     }
     Ok(0)
@@ -103,6 +115,46 @@ fn go(args: &SweepArgs, sweep: &Sweep, folder: &Path) -> Result<u8, CliError> {
         super::print(&format!("best: {}", words_of(&best)));
     }
     Ok(stop.map_or(0, |stop| stop.exit_code()))
+}
+
+/// Draws that are looked at for a key's first values.
+const DRAWS: usize = 64;
+
+/// What is wrong with a key of the space itself, whatever its value.
+fn fault(sweep: &Sweep, key: &str) -> Option<Diagnostic> {
+    let draws = (0..DRAWS).map(|number| space::random(sweep, number));
+    let mut found = None;
+    // Where a key fits one of several sections only, the fault must be there for each of them.
+    for values in draws.filter(|values| values.contains_key(key)).take(4) {
+        let sets = values.iter().map(|(key, value)| Override::new(format!("{key}={value}")));
+        let sets: Vec<Override> = sets.collect();
+        let variables = |name: &str| std::env::var(name).ok();
+        let model =
+            |node: &config::Node, cx: &mut config::Cx| Model::decode(node, UNKNOWN_CLASSES, cx);
+        let error = config::load_with(&sweep.base, &sets, &variables, model).err()?;
+        let (file, end) = (format!("--set {key}="), key.chars().count());
+        let of_key = |d: &&&Diagnostic| {
+            let source = error.sources().get(d.span.file);
+            source.name.starts_with(&file) && d.span.column as usize <= end
+        };
+        found = Some((*error.diagnostics().iter().find(of_key)?).clone());
+    }
+    found
+}
+
+fn retry(store: &Store, numbers: &[usize]) -> Result<(), CliError> {
+    let trials = store.trials()?;
+    if let Some(number) = numbers.iter().find(|number| **number >= trials.len()) {
+        return Err(CliError::Usage(format!("there is no trial {number}")));
+    }
+    let wanted = trials.iter().filter(|trial| match numbers {
+        [] => trial.state.is_wrong(),
+        some => some.contains(&trial.number),
+    });
+    let wanted: Vec<&Trial> = wanted.collect();
+    wanted.iter().try_for_each(|trial| store.retry(trial))?;
+    super::print(&format!("{} trials queued again", wanted.len()));
+    Ok(())
 }
 
 fn words_of(trial: &Trial) -> String {

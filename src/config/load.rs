@@ -102,11 +102,15 @@ pub fn load_with<M>(
 }
 
 /// Loads a sweep in the environment of this process; `base` becomes a path from this process's
-/// folder. Values of the space keep their `${VAR}`, which each trial resolves.
+/// folder. Values of the space keep their `${VAR}`, which each trial resolves. `fault` tells what is
+/// wrong with a key of the space, which is then reported at its line.
 ///
 /// # Errors
 /// Everything that is wrong in the file.
-pub fn load_sweep(path: &Path) -> Result<Sweep, Box<ConfigError>> {
+pub fn load_sweep(
+    path: &Path,
+    fault: impl Fn(&Sweep, &str) -> Option<Diagnostic>,
+) -> Result<Sweep, Box<ConfigError>> {
     let variables = |name: &str| std::env::var(name).ok();
     let mut loader = Loader {
         sources: SourceMap::default(),
@@ -122,13 +126,20 @@ pub fn load_sweep(path: &Path) -> Result<Sweep, Box<ConfigError>> {
     let Some(root) = root else { return Err(Box::new(ConfigError { diagnostics, sources })) };
     let mut cx = Cx::resume(diagnostics, &[]);
     let sweep = Sweep::decode(&root, &mut cx);
-    let diagnostics = cx.finish();
-    match sweep {
-        Some(mut sweep) if diagnostics.is_empty() => {
-            sweep.base = beside(path, &sweep.base.to_string_lossy());
-            Ok(sweep)
+    let mut diagnostics = cx.finish();
+    let Some(mut sweep) = sweep.filter(|_| diagnostics.is_empty()) else {
+        return Err(Box::new(ConfigError { diagnostics, sources }));
+    };
+    sweep.base = beside(path, &sweep.base.to_string_lossy());
+    for key in sweep.space.keys() {
+        let place = root.get("space").and_then(|space| space.entry(key));
+        if let (Some(fault), Some((key, _))) = (fault(&sweep, key), place) {
+            diagnostics.push(Diagnostic { span: key.span, ..fault });
         }
-        _ => Err(Box::new(ConfigError { diagnostics, sources })),
+    }
+    match diagnostics.is_empty() {
+        true => Ok(sweep),
+        false => Err(Box::new(ConfigError { diagnostics, sources })),
     }
 }
 

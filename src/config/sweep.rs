@@ -10,6 +10,9 @@ use super::schema::above;
 use super::train::Mode;
 use super::types::Version;
 
+/// Most keys that the Sobol sampler varies.
+pub const MOST_SOBOL_KEYS: usize = 32;
+
 options! {
     /// Many runs of one configuration with different values.
     pub struct Sweep checked_by whole {
@@ -79,6 +82,9 @@ choices! {
         Grid = "grid",
         /// Independent draws.
         Random = "random",
+        /// The points of Sobol's sequence (Joe and Kuo 2008), shifted by the seed: they fill the
+        /// space more evenly than independent draws. It varies up to 32 keys.
+        Sobol = "sobol",
     }
 }
 
@@ -90,8 +96,14 @@ fn whole(sweep: &Sweep, node: &Node, cx: &mut Cx) {
     if sweep.space.is_empty() {
         cx.error(node.span, "`space` is empty").help("name a key of the base configuration");
     }
-    if sweep.sampler == Sampler::Random && sweep.trials.is_none() {
+    if sweep.sampler != Sampler::Grid && sweep.trials.is_none() {
         cx.missing_key("trials", "how many draws", node.span);
+    }
+    let free = sweep.space.values().filter(|parameter| parameter.tied.is_none()).count();
+    if sweep.sampler == Sampler::Sobol && free > MOST_SOBOL_KEYS {
+        let at = node.get("sampler").map_or(node.span, |sampler| sampler.span);
+        cx.error(at, format!("`sobol` varies up to {MOST_SOBOL_KEYS} keys, the space has {free}"))
+            .help("write `random`");
     }
     for (key, parameter) in &sweep.space {
         let source = parameter.tied.iter().map(|other| (other, "`tied`"));

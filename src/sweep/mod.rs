@@ -7,6 +7,7 @@
 
 mod error;
 pub mod run;
+pub mod sobol;
 pub mod space;
 pub mod store;
 mod trial;

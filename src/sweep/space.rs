@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
+use super::sobol;
 use crate::config::Decode;
 use crate::config::sweep::{Parameter, Sampler, Sweep};
 
@@ -31,10 +32,23 @@ pub fn trial_seed(sweep: &Sweep, trial: usize) -> u64 {
 pub fn values(sweep: &Sweep, trial: usize) -> Option<Values> {
     match sweep.sampler {
         Sampler::Grid => grid(sweep).into_iter().nth(trial),
-        Sampler::Random => {
-            Some(assemble(sweep, |key, parameter| at(parameter, unit(sweep.seed, trial, key))))
+        Sampler::Random => Some(random(sweep, trial)),
+        Sampler::Sobol => {
+            let free = sweep.space.iter().filter(|(_, parameter)| parameter.tied.is_none());
+            let keys: Vec<&String> = free.map(|(key, _)| key).collect();
+            Some(assemble(sweep, |key, parameter| {
+                let dimension = keys.iter().position(|known| *known == key).unwrap_or_default();
+                let shift = bits(sweep.seed, 0, key) as u32;
+                let point = sobol::coordinate(dimension, trial as u32) ^ shift;
+                at(parameter, (f64::from(point) + 0.5) * f64::powi(2.0, -32))
+            }))
         }
     }
+}
+
+/// Values drawn at random, whatever the sampler.
+pub fn random(sweep: &Sweep, trial: usize) -> Values {
+    assemble(sweep, |key, parameter| at(parameter, unit(sweep.seed, trial, key)))
 }
 
 /// Trials in all.
@@ -42,7 +56,7 @@ pub fn trials(sweep: &Sweep) -> usize {
     let most = sweep.trials.unwrap_or(usize::MAX);
     match sweep.sampler {
         Sampler::Grid => grid(sweep).len().min(most),
-        Sampler::Random => most,
+        Sampler::Random | Sampler::Sobol => most,
     }
 }
 

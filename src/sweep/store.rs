@@ -42,6 +42,11 @@ impl State {
         STATES.iter().find(|(state, _)| *state == self).map_or("", |(_, word)| word)
     }
 
+    /// Whether it ended without a value.
+    pub fn is_wrong(self) -> bool {
+        matches!(self, State::Failed | State::Invalid | State::Impossible)
+    }
+
     fn of(word: &str) -> Option<Self> {
         STATES.iter().find(|(_, name)| *name == word).map(|(state, _)| *state)
     }
@@ -175,6 +180,20 @@ impl Store {
         let Trial { number, state, value, steps, reason, .. } = trial;
         let row = params![*number as i64, state.word(), value, *steps as i64, reason];
         self.tried(self.db.execute(update, row)).map(|_| ())
+    }
+
+    /// Queues a trial that went wrong again.
+    ///
+    /// # Errors
+    /// When it did not go wrong, or the record cannot be written.
+    pub fn retry(&self, trial: &Trial) -> Result<(), SweepError> {
+        let Trial { number, state, .. } = trial;
+        if !state.is_wrong() {
+            let reason = "only `failed`, `invalid` and `impossible` ones are tried again";
+            return Err(SweepError::Usage(format!("trial {number} is {}: {reason}", state.word())));
+        }
+        let update = "UPDATE trials SET state = 'queued', reason = NULL WHERE number = ?1";
+        self.tried(self.db.execute(update, [*number as i64])).map(|_| ())
     }
 
     /// All trials by number.
