@@ -162,7 +162,7 @@ fn every_step_limit_resumes_to_the_same_bytes() {
 /// 48 are three steps an epoch.
 #[test]
 fn drawn_samples_resume_to_the_same_bytes_and_orders() {
-    let sampling = "\n  sampling: {balanced: {samples: 132}}\nmodel:";
+    let sampling = "\n  sampling: {balanced: {samples: 132}}\n  mix: [mixup, cutmix]\nmodel:";
     let lab = Lab::of("cpu", &CONFIG.replace("EPOCHS", "4").replace("\nmodel:", sampling));
     lab.finish("straight", &[]);
     let orders = |run: &str| -> Vec<(u64, String)> {

@@ -141,9 +141,9 @@ fn first_results(
     let program = compiled.plan.roles.train[0];
     let size = compiled.train_sizes[0];
     let set = &session.data.train;
-    let mut buffers = set.buffers(size);
+    let mut buffers = set.epoch_buffers(size);
     let ids: Vec<usize> = (0..size).collect();
-    set.fill(&ids, &mut buffers)?;
+    set.fill_epoch(&ids, 0, &mut buffers)?;
     let globals =
         Globals { step: 1, seed: [seed as u32, (seed >> 32) as u32], ..Globals::default() };
     let factors = compiled.statistics.factors(&[(size, buffers.inputs())]);

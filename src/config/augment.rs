@@ -36,6 +36,33 @@ tagged! {
     }
 }
 
+tagged! {
+    /// Mixes each training image with the one before it in its batch, and their classes. The share
+    /// of its own is drawn from Beta(`alpha`, `alpha`).
+    pub enum Mix {
+        /// The weighted mean of both (Zhang and others, 2017).
+        Mixup(Mixup) = "mixup",
+        /// A rectangle of the other (Yun and others, 2019).
+        Cutmix(Cutmix) = "cutmix",
+    }
+}
+
+options! {
+    /// The weighted mean of both images and of their classes.
+    pub struct Mixup {
+        /// Small: mostly one of the two; large: about half of both.
+        alpha: f64 [above(0.0)] = 1.0,
+    }
+}
+
+options! {
+    /// A rectangle of the other image; classes are weighted by the areas.
+    pub struct Cutmix {
+        /// Small: mostly one of the two; large: about half of both.
+        alpha: f64 [above(0.0)] = 1.0,
+    }
+}
+
 options! {
     /// Pads with zeros, then cuts the original size out at a random place.
     pub struct RandomCrop {

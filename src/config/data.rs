@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
 
-use super::augment::Augment;
+use super::augment::{Augment, Mix};
 use super::decode::{Bounded, Cx, Decode, decode_variant};
 use super::macros::{choices, options, tagged};
 use super::node::{Node, ScalarKind};
@@ -28,6 +28,9 @@ options! {
         normalize: Option<Normalize>,
         /// Random changes made to training images, in this order, before `normalize`.
         augment: Vec<Augment> = Vec::new(),
+        /// Mixes training images in pairs, after `augment`; of several ways one is drawn for each
+        /// image.
+        mix: Vec<Mix> = Vec::new(),
         /// How training samples are drawn. Without it: each once in an epoch.
         sampling: Option<Sampling>,
         /// Threads that prepare batches. Without it: one for each core. The batches do not depend

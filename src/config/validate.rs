@@ -227,9 +227,11 @@ pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
         Source::Synthetic(s) => s.shape.len() == 3,
         Source::Csv(_) | Source::Text(_) => false,
     };
-    for (key, given) in
-        [("normalize", data.normalize.is_some()), ("augment", !data.augment.is_empty())]
-    {
+    for (key, given) in [
+        ("normalize", data.normalize.is_some()),
+        ("augment", !data.augment.is_empty()),
+        ("mix", !data.mix.is_empty()),
+    ] {
         if given && !images {
             let word = data.train.word();
             cx.error(at(node, key), format!("`{key}` is for images, and `{word}` holds none"));
@@ -254,6 +256,27 @@ pub fn weighted(weighted: &Weighted, node: &Node, cx: &mut Cx) {
             let entry = node.get("classes").and_then(|classes| classes.get(class));
             let span = entry.map_or(node.span, |node| node.span);
             cx.error(span, format!("expected a weight of at least 0, found {weight}"));
+        }
+    }
+}
+
+/// The classes of mixed samples are shares of several, which cross entropy alone compares.
+fn mixed_classes(config: &Config, node: &Node, cx: &mut Cx) {
+    let source = &config.data.train;
+    if config.data.mix.is_empty() {
+        return;
+    }
+    if !has_classes(source) {
+        let data = node.get("data").unwrap_or(node);
+        cx.error(at(data, "mix"), "`mix` is for classes, and `data.train` has numbers as targets");
+        return;
+    }
+    for term in config.loss.terms(&config.metrics) {
+        if has_data_target(&term, source) && !matches!(term.loss, Loss::CrossEntropy(_)) {
+            let message = format!("`{}` beside `data.mix`", term.loss.word());
+            at_term(&term, node, cx, |node, cx| {
+                _ = cx.error(node.span, message).help("shares of classes need `cross_entropy`");
+            });
         }
     }
 }
@@ -315,6 +338,7 @@ pub fn config(config: &Config, node: &Node, cx: &mut Cx) {
     metrics_fit_losses(config, node, cx);
     penalties_are_some(config, cx);
     sampling_shuffles(config, node, cx);
+    mixed_classes(config, node, cx);
     if let Some(best) = &config.checkpoint.keep_best {
         metric_exists(&best.metric, &["checkpoint", "keep_best"], config, node, cx);
     }

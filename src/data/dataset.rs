@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::augment::Augmenter;
+use super::augment::{Augmenter, Mixer};
 use super::order::Permutation;
 use super::sampling::Sampler;
 use super::workers::Workers;
 use super::{DataError, Vocabulary};
-use crate::config::augment::Augment;
+use crate::config::augment::{Augment, Mix};
 use crate::config::sampling::Sampling;
 use crate::layers::InputSpec;
 use crate::ops::philox;
@@ -160,11 +160,12 @@ pub struct Dataset {
     seed: u64,
     workers: Arc<Workers>,
     sampler: Option<Arc<Sampler>>,
+    mixer: Option<Mixer>,
 }
 
 impl Dataset {
     pub(super) fn new(content: Arc<Content>, part: Part, workers: Arc<Workers>) -> Self {
-        Dataset { content, part, augmenter: None, seed: 0, workers, sampler: None }
+        Dataset { content, part, augmenter: None, seed: 0, workers, sampler: None, mixer: None }
     }
 
     /// The same set whose samples change from epoch to epoch.
@@ -187,6 +188,22 @@ impl Dataset {
     pub(super) fn sampled(mut self, rule: Option<&Sampling>, seed: u64) -> Result<Self, DataError> {
         if let Some(rule) = rule {
             self.sampler = Some(Arc::new(Sampler::new(rule, &self, seed)?));
+        }
+        Ok(self)
+    }
+
+    /// The same set whose samples training sees mixed in pairs, with shares of classes as targets.
+    ///
+    /// # Errors
+    /// When samples are no images of one class each.
+    pub(super) fn mixed(mut self, rules: &[Mix], seed: u64) -> Result<Self, DataError> {
+        if !rules.is_empty() {
+            let images = self.content.inputs[0].sample.shape.rank() == 3;
+            if !images || self.class_of(0).is_none() {
+                let reason = "`data.mix` is for images that have one class each";
+                return Err(DataError::Unfit(reason.into()));
+            }
+            self.mixer = Some(Mixer::new(rules, seed));
         }
         Ok(self)
     }
@@ -305,10 +322,22 @@ impl Dataset {
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Room for batches of up to `n` samples.
+    /// Room for batches of up to `n` samples as they are.
     pub fn buffers(&self, n: usize) -> Buffers {
-        let specs = self.content.inputs.iter().chain([&self.content.target]);
-        let sizes: Vec<usize> = specs.map(|spec| spec.sample.bytes() as usize).collect();
+        self.room(n, self.content.target.sample.bytes() as usize)
+    }
+
+    /// Room for batches of up to `n` samples as training sees them.
+    pub fn epoch_buffers(&self, n: usize) -> Buffers {
+        match (&self.mixer, self.classes()) {
+            (Some(_), Some(classes)) => self.room(n, 4 * classes),
+            _ => self.buffers(n),
+        }
+    }
+
+    fn room(&self, n: usize, target: usize) -> Buffers {
+        let inputs = self.content.inputs.iter().map(|spec| spec.sample.bytes() as usize);
+        let sizes: Vec<usize> = inputs.chain([target]).collect();
         Buffers {
             words: sizes.iter().map(|size| vec![0; size * n / 4]).collect(),
             sizes,
@@ -316,7 +345,7 @@ impl Dataset {
         }
     }
 
-    /// Writes samples as they are into a batch: the model's inputs, then the target.
+    /// Writes samples as they are into `buffers`: the model's inputs, then the target.
     ///
     /// # Errors
     /// When a sample cannot be read.
@@ -324,7 +353,7 @@ impl Dataset {
         self.fill_in(ids, None, buffers)
     }
 
-    /// Writes samples as training sees them in an epoch.
+    /// Writes samples as training sees them in an epoch into `epoch_buffers`.
     ///
     /// # Errors
     /// When a sample cannot be read.
@@ -334,7 +363,19 @@ impl Dataset {
         epoch: u64,
         buffers: &mut Buffers,
     ) -> Result<(), DataError> {
-        self.fill_in(ids, Some(epoch), buffers)
+        self.fill_in(ids, Some(epoch), buffers)?;
+        if let Some(mixer) = &self.mixer
+            && let [images, shares] = buffers.words.as_mut_slice()
+        {
+            let samples: Vec<usize> = ids.iter().map(|id| self.source_number(*id)).collect();
+            let (image, classes) = (buffers.sizes[0] / 4, buffers.sizes[1] / 4);
+            let images = bytemuck::cast_slice_mut(&mut images[..image * ids.len()]);
+            let shares = bytemuck::cast_slice_mut(&mut shares[..classes * ids.len()]);
+            let dims = self.content.inputs[0].sample.shape.dims();
+            let extents = [dims[1], dims[2]];
+            self.workers.run(|| mixer.apply(images, shares, extents, epoch, &samples));
+        }
+        Ok(())
     }
 
     /// Fills on all workers; of several samples that cannot be read, the first one is the error.
@@ -355,7 +396,14 @@ impl Dataset {
         let failed = self.workers.run(|| {
             rows.into_par_iter().with_min_len(least).find_map_first(|(id, mut parts)| {
                 let (target, inputs) = parts.split_last_mut()?;
-                self.sample(id, epoch, inputs, target).err()
+                if self.mixer.is_none() || epoch.is_none() {
+                    return self.sample(id, epoch, inputs, target).err();
+                }
+                let mut class = [0];
+                let failed = self.sample(id, epoch, inputs, &mut class).err();
+                target.fill(0);
+                target[class[0] as usize] = 1f32.to_bits();
+                failed
             })
         });
         buffers.filled = ids.len();

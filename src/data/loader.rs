@@ -79,7 +79,8 @@ impl Loader {
                 .then(|| shared.workers().run(|| batches.order_hash(position.epoch)));
             Wanted { step, epoch, order, micros: batches.micros(step) }
         });
-        Self::over(set, largest, micros, wanted)
+        let first = set.epoch_buffers(largest);
+        Self::over(set, first, micros, wanted)
     }
 
     /// Each sample of a set once, in order and as it is, `size` at a time.
@@ -89,21 +90,21 @@ impl Loader {
             let ids = (first..len.min(first + size)).collect();
             Wanted { step, epoch: None, order: None, micros: vec![ids] }
         });
-        Self::over(set, size, 1, wanted)
+        let first = set.buffers(size);
+        Self::over(set, first, 1, wanted)
     }
 
     fn over(
         set: Arc<Dataset>,
-        largest: usize,
+        first: Buffers,
         micros: usize,
         wanted: impl Iterator<Item = Wanted> + Send + 'static,
     ) -> Self {
-        let first = set.buffers(largest);
         let ahead = set.workers().ahead(micros * first.bytes());
         // One more is being filled, and one waits to be sent.
         let (send, ready) = mpsc::sync_channel(ahead - 1);
         let (used, free) = mpsc::channel();
-        thread::spawn(move || fill_all(&set, first, largest, wanted, &send, &free));
+        thread::spawn(move || fill_all(&set, first, wanted, &send, &free));
         Loader { ready, used }
     }
 
@@ -128,15 +129,15 @@ impl Loader {
 fn fill_all(
     set: &Dataset,
     first: Buffers,
-    largest: usize,
     wanted: impl Iterator<Item = Wanted>,
     send: &SyncSender<Result<StepBatch, DataError>>,
     free: &Receiver<StepBatch>,
 ) {
+    let another = first.clone();
     let mut spare = vec![first];
     for step in wanted {
         spare.extend(free.try_iter().flat_map(|batch| batch.micros).map(|micro| micro.buffers));
-        let batch = fill(set, step, || spare.pop().unwrap_or_else(|| set.buffers(largest)));
+        let batch = fill(set, step, || spare.pop().unwrap_or_else(|| another.clone()));
         let failed = batch.is_err();
         if send.send(batch).is_err() || failed {
             return;

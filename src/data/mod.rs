@@ -108,7 +108,7 @@ pub fn open(data: &Data, seed: u64) -> Result<Splits, DataError> {
     let whole = Arc::new(whole);
     let train =
         Dataset::new(whole.clone(), kept, workers.clone()).augmented(&data.augment, seed)?;
-    let train = train.sampled(data.sampling.as_ref(), seed)?;
+    let train = train.sampled(data.sampling.as_ref(), seed)?.mixed(&data.mix, seed)?;
     let valid =
         valid_source.or_else(|| held_out.map(|part| Arc::new(Dataset::new(whole, part, workers))));
     for (name, set) in [("valid", &valid), ("test", &test)] {

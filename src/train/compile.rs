@@ -6,6 +6,7 @@ use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::source::Span;
 use crate::config::types::{Config, Precision};
 use crate::data::StepBatch;
+use crate::graph::TensorType;
 use crate::layers::loss::Statistics;
 use crate::layers::{BuildError, Built, InputSpec, LossSpec, Mode, Model, Registry, Row};
 use crate::ops::Target;
@@ -54,6 +55,8 @@ pub struct Compiled {
     pub outputs: Vec<String>,
     /// What the statistics are.
     pub statistics: Statistics,
+    /// What they are in evaluation.
+    pub eval_statistics: Statistics,
     /// Batch size of each training program.
     pub train_sizes: Vec<usize>,
     /// Batch size of each evaluation program.
@@ -63,11 +66,27 @@ pub struct Compiled {
 }
 
 impl Compiled {
+    /// Statistics in a report of a step: room for those of training and of evaluation.
+    pub fn reported(&self) -> usize {
+        self.statistics.count.max(self.eval_statistics.count)
+    }
+
     /// What the training programs take as their last input in a step, where they take any more than
     /// the data.
     pub fn factors(&self, batch: &StepBatch) -> Option<Vec<f32>> {
         let window: Vec<_> = batch.micros.iter().map(|m| (m.size, m.inputs())).collect();
         self.statistics.factors(&window)
+    }
+}
+
+/// What training compares with: of samples that are mixed, the shares of the classes.
+fn trained_target(spec: &Spec<'_>) -> InputSpec {
+    match spec.classes.filter(|_| !spec.config.data.mix.is_empty()) {
+        Some(classes) => {
+            let name = spec.target.name.clone();
+            InputSpec { name, sample: TensorType::f32([classes]) }
+        }
+        None => spec.target.clone(),
     }
 }
 
@@ -144,6 +163,7 @@ fn at_layer(error: PlanError, rows: &[Row]) -> CompileError {
 /// When a layer's input does not fit or a parameter cannot be trained.
 pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileError> {
     let mut registry = Registry::default();
+    let trained_target = trained_target(spec);
     let mut build = |sizes: &[usize], mode: Mode| -> Result<Vec<Built>, CompileError> {
         let loss = LossSpec { config: spec.config, span: spec.loss_span };
         sizes
@@ -152,7 +172,7 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
                 spec.model.forward(
                     &mut registry,
                     &spec.inputs,
-                    &spec.target,
+                    if mode == Mode::Train { &trained_target } else { &spec.target },
                     spec.classes,
                     &loss,
                     *batch,
@@ -164,6 +184,7 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
     };
     let mut train = build(&spec.train_sizes, Mode::Train)?;
     let mut eval = build(&spec.eval_sizes, Mode::Eval)?;
+    let eval_statistics = eval.first().map(|built| built.statistics.clone());
     let first = train.first_mut().or(eval.first_mut());
     let (rows, outputs, statistics) = first
         .map(|b| (std::mem::take(&mut b.rows), b.outputs.clone(), b.statistics.clone()))
@@ -218,6 +239,7 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         moments,
         rows,
         outputs,
+        eval_statistics: eval_statistics.unwrap_or_else(|| statistics.clone()),
         statistics,
         train_sizes: spec.train_sizes.clone(),
         eval_sizes: spec.eval_sizes.clone(),

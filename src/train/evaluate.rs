@@ -64,7 +64,7 @@ pub fn evaluate(
     name: &str,
 ) -> Result<Evaluation, TrainError> {
     let size = compiled.eval_sizes.iter().copied().max().unwrap_or(1);
-    let mut sums = Sums(vec![0.0; compiled.statistics.count]);
+    let mut sums = Sums(vec![0.0; compiled.eval_statistics.count]);
     let mut streams = Streams::new(compiled, terms);
     let mut loader = Loader::in_order(set.clone(), size);
     let mut done = 0;
@@ -109,7 +109,7 @@ fn finish(
     sums: &[f64],
     streams: &Streams,
 ) -> Result<Evaluation, TrainError> {
-    let statistics = &compiled.statistics;
+    let statistics = &compiled.eval_statistics;
     let mut metrics = vec![(format!("{name}/loss"), statistics.objective(sums))];
     metrics.extend(parts(statistics, sums, name));
     if let Some(empty) = statistics.measures.iter().find(|m| sums[m.index + 1] == 0.0) {

@@ -299,7 +299,7 @@ impl Trainer<'_> {
         if let Some(order) = &batch.order {
             line["order"] = json!(order);
         }
-        let scaler = report.values.get(REPORT_HEAD + self.compiled.statistics.count..);
+        let scaler = report.values.get(REPORT_HEAD + self.compiled.reported()..);
         let scaler = scaler.filter(|_| self.is_mixed());
         if let Some(scaler) = scaler {
             line["loss_scale"] = json!(scaler[0]);

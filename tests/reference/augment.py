@@ -53,6 +53,18 @@ for name, policy in (("rand_augment", v2.RandAugment()), ("trivial_augment", v2.
             rows.append(torch.zeros(31) if strength is None else torch.as_tensor(strength).float())
         out[f"{name}_{size[0]}x{size[1]}"] = torch.stack(rows)
 
+# Mixtures of a batch with itself, one place on.
+batch, labels = torch.rand(3, 2, 6, 9), torch.tensor([2, 0, 3])
+out["mix_images"], out["mix_one_hot"] = batch, torch.nn.functional.one_hot(labels, 4).float()
+mixup, cutmix = v2.MixUp(num_classes=4), v2.CutMix(num_classes=4)
+mixup._dist.sample = lambda *_: torch.tensor([0.3])
+cutmix._dist.sample = lambda *_: torch.tensor([0.4])
+out["mixup"], out["mixup_shares"] = mixup(batch, labels)
+randint, middle = torch.randint, [5, 1]
+torch.randint = lambda *_, **__: torch.tensor([middle.pop(0)])
+out["cutmix"], out["cutmix_shares"] = cutmix(batch, labels)
+torch.randint = randint
+
 spec = {"made_with": {"torch": torch.__version__, "torchvision": torchvision.__version__}}
 path = sys.argv[1] if len(sys.argv) > 1 else "tests/reference/augment.safetensors"
 save_file({name: tensor.contiguous() for name, tensor in out.items()}, path, {"spec": json.dumps(spec)})

@@ -3,12 +3,14 @@
 
 mod colour;
 mod geometry;
+mod mix;
 mod policy;
 
 use super::DataError;
 use crate::config::augment::{Augment, ColorJitter, Erasing};
 use crate::ops::philox;
 use geometry::{Placing, ResizeTo};
+pub(super) use mix::Mixer;
 
 /// The stream of augmentation draws.
 const STREAM: u32 = 0x4155_474d;

@@ -12,7 +12,7 @@ use crate::config::augment::{
 const DIMS: [usize; 3] = [3, 20, 28];
 
 /// What torchvision made (tests/reference/augment.py).
-fn reference(name: &str) -> Vec<f32> {
+pub(super) fn reference(name: &str) -> Vec<f32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/augment.safetensors");
     let bytes = std::fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();

@@ -9,6 +9,7 @@ seed: 5
 data:
   train: {synthetic: {kind: classification, samples: 210, shape: [3, 12, 12], classes: 4}}
   valid: {split: 0.1}
+  mix: [mixup, cutmix]
   augment:
     - resized_crop
     - horizontal_flip
@@ -58,6 +59,7 @@ fn steps(config: &crate::config::Config, first: u64, last: u64) -> Vec<(Vec<usiz
 fn batches_are_the_same_with_one_two_and_eight_workers_and_from_any_step() {
     let one = steps(&config(1), 1, 18);
     assert_eq!(one[0].0.len(), 32);
+    assert_eq!(one[0].1[1].len(), 16 * 4 * 4, "a share of each class is a target");
     assert_ne!(one[0].1, one[6].1, "each epoch has its own order");
     assert!(one == steps(&config(2), 1, 18), "two workers");
     assert!(one == steps(&config(8), 1, 18), "eight workers");

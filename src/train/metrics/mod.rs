@@ -109,7 +109,7 @@ impl Streams {
     /// For what the configuration asks of each output and the device does not give.
     pub(super) fn new(compiled: &Compiled, terms: &[Term<'_>]) -> Self {
         let mut streams = Vec::new();
-        for measure in &compiled.statistics.measures {
+        for measure in &compiled.eval_statistics.measures {
             let Some(place) = &measure.place else { continue };
             let term = &terms[place.term];
             let on_device =
