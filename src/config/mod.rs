@@ -3,7 +3,7 @@
 //! ```text
 //! load ──▶ parse ──▶ Node tree (extends, includes, environment, overrides) ──▶ decode ──▶ Config
 //! ```
-//! `diagnostic` collects what is wrong on the way, `reference` documents what is right. Types are
+//! `diagnostic` collects what is wrong on the way, `reference` and `json_schema` document what is right. Types are
 //! declared with the macros of `macros`; `layers` declares its own the same way.
 
 pub mod data;
@@ -11,6 +11,7 @@ pub mod decode;
 pub mod diagnostic;
 pub mod environment;
 pub mod health;
+pub mod json_schema;
 pub mod load;
 pub mod loss;
 pub(crate) mod macros;
