@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
 
+use super::augment::Augment;
 use super::decode::{Bounded, Cx, Decode, decode_variant};
 use super::macros::{choices, options, tagged};
 use super::node::{Node, ScalarKind};
@@ -24,7 +25,7 @@ options! {
         test: Option<Source>,
         /// Shifts and scales each channel of an image.
         normalize: Option<Normalize>,
-        /// Random changes made to training images, in this order.
+        /// Random changes made to training images, in this order, before `normalize`.
         augment: Vec<Augment> = Vec::new(),
     }
 }
@@ -236,31 +237,5 @@ options! {
         mean: Vec<f64>,
         /// The standard deviation of each channel.
         std: Vec<f64> [super::schema::above(0.0)],
-    }
-}
-
-tagged! {
-    /// A random change made to training images.
-    pub enum Augment {
-        /// Pads with zeros, then cuts the original size out at a random place.
-        RandomCrop(RandomCrop) = "random_crop",
-        /// Mirrors left and right.
-        HorizontalFlip(HorizontalFlip) = "horizontal_flip",
-    }
-}
-
-options! {
-    /// Pads with zeros, then cuts the original size out at a random place.
-    pub struct RandomCrop {
-        /// Pixels added on each side.
-        padding: usize [1..],
-    }
-}
-
-options! {
-    /// Mirrors left and right.
-    pub struct HorizontalFlip {
-        /// The share of images mirrored.
-        p: f64 [0.0..=1.0] = 0.5,
     }
 }

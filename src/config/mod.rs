@@ -6,6 +6,7 @@
 //! `diagnostic` collects what is wrong on the way, `reference` and `json_schema` document what is right. Types are
 //! declared with the macros of `macros`; `layers` declares its own the same way.
 
+pub mod augment;
 pub mod data;
 pub mod decode;
 pub mod diagnostic;

@@ -1,6 +1,7 @@
 //! Rules over several keys: one named function each, called by the section that holds them all
 //! once its keys are read.
 
+use super::augment::{Affine, Erasing, GaussianBlur, ResizedCrop};
 use super::data::{Csv, Data, Normalize, Source, Synthetic, SyntheticKind, Task, Valid};
 use super::decode::Cx;
 use super::loss::{Compares, Loss, Objective, Term};
@@ -211,6 +212,47 @@ pub fn data(data: &Data, node: &Node, cx: &mut Cx) {
             cx.error(at(node, key), format!("`{key}` is for images, and `{word}` holds none"));
         }
     }
+}
+
+/// A least value does not lie above the largest.
+fn least_first(pair: [f64; 2], key: &str, node: &Node, cx: &mut Cx) {
+    if pair[0] > pair[1] {
+        cx.error(at(node, key), format!("`{key}` is from {} to {}", pair[0], pair[1]))
+            .help("the smaller number comes first");
+    }
+}
+
+/// An area within the image; ranges rise.
+pub fn resized_crop(crop: &ResizedCrop, node: &Node, cx: &mut Cx) {
+    least_first(crop.scale, "scale", node, cx);
+    least_first(crop.ratio, "ratio", node, cx);
+    share_of_area(crop.scale[1], node, cx);
+}
+
+fn share_of_area(largest: f64, node: &Node, cx: &mut Cx) {
+    if largest > 1.0 {
+        cx.error(at(node, "scale"), format!("a share of the area cannot be {largest}, above 1"));
+    }
+}
+
+/// Factors rise.
+pub fn affine(affine: &Affine, node: &Node, cx: &mut Cx) {
+    least_first(affine.scale, "scale", node, cx);
+}
+
+/// A kernel has a middle; widths rise.
+pub fn gaussian_blur(blur: &GaussianBlur, node: &Node, cx: &mut Cx) {
+    least_first(blur.sigma, "sigma", node, cx);
+    if blur.kernel_size.is_multiple_of(2) {
+        cx.error(at(node, "kernel_size"), "`kernel_size` must be odd");
+    }
+}
+
+/// An area within the image; ranges rise.
+pub fn erasing(erasing: &Erasing, node: &Node, cx: &mut Cx) {
+    least_first(erasing.scale, "scale", node, cx);
+    least_first(erasing.ratio, "ratio", node, cx);
+    share_of_area(erasing.scale[1], node, cx);
 }
 
 /// Rules over several sections.

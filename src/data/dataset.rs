@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::augment::Augmenter;
 use super::order::Permutation;
 use super::{DataError, Vocabulary};
-use crate::config::data::Augment;
+use crate::config::augment::Augment;
 use crate::layers::InputSpec;
 use crate::ops::philox;
 
@@ -160,10 +160,16 @@ impl Dataset {
     }
 
     /// The same set whose samples change from epoch to epoch.
-    pub(super) fn augmented(mut self, rules: &[Augment], seed: u64) -> Self {
-        self.augmenter = (!rules.is_empty()).then(|| Augmenter::new(rules, seed));
+    ///
+    /// # Errors
+    /// When a rule is for other images.
+    pub(super) fn augmented(mut self, rules: &[Augment], seed: u64) -> Result<Self, DataError> {
+        if !rules.is_empty() {
+            let dims = self.content.inputs[0].sample.shape.dims();
+            self.augmenter = Some(Augmenter::new(rules, seed, dims)?);
+        }
         self.seed = seed;
-        self
+        Ok(self)
     }
 
     /// Number of samples.
@@ -304,23 +310,23 @@ impl Dataset {
             }
         };
         match &self.content.samples {
-            Samples::Images { pixels, channels, labels, .. } => {
-                let input = &mut *inputs[0];
-                let plane = input.len() / channels.len();
+            Samples::Images { pixels, divisor, channels, labels } => {
+                let input: &mut [f32] = bytemuck::cast_slice_mut(&mut *inputs[0]);
                 let image = &pixels[at * input.len()..(at + 1) * input.len()];
-                for (channel, (scale, shift)) in channels.iter().enumerate() {
-                    let span = channel * plane..(channel + 1) * plane;
-                    for (out, pixel) in input[span.clone()].iter_mut().zip(&image[span]) {
-                        *out = (f32::from(*pixel) * scale + shift).to_bits();
-                    }
-                }
+                let plane = input.len() / channels.len();
+                // Images are changed as numbers from 0 to 1, then shifted and scaled.
+                let mut whole = 1.0;
                 if let (Some(augmenter), Some(epoch)) = (&self.augmenter, epoch) {
-                    augmenter.apply(
-                        bytemuck::cast_slice_mut(input),
-                        self.content.inputs[0].sample.shape.dims(),
-                        epoch,
-                        at,
-                    );
+                    whole = *divisor as f32;
+                    input.iter_mut().zip(image).for_each(|(out, p)| *out = f32::from(*p) / whole);
+                    let dims = self.content.inputs[0].sample.shape.dims();
+                    augmenter.apply(input, dims, epoch, at);
+                } else {
+                    input.iter_mut().zip(image).for_each(|(out, p)| *out = f32::from(*p));
+                }
+                for (values, (scale, shift)) in input.chunks_exact_mut(plane).zip(channels) {
+                    let scale = scale * whole;
+                    values.iter_mut().for_each(|value| *value = *value * scale + shift);
                 }
                 target[0] = labels[at] as u32;
             }

@@ -102,7 +102,7 @@ pub fn open(data: &Data, seed: u64) -> Result<Splits, DataError> {
     };
     let test = data.test.as_ref().map(like).transpose()?;
     let whole = Arc::new(whole);
-    let train = Dataset::new(whole.clone(), kept).augmented(&data.augment, seed);
+    let train = Dataset::new(whole.clone(), kept).augmented(&data.augment, seed)?;
     let valid = valid_source.or_else(|| held_out.map(|part| Arc::new(Dataset::new(whole, part))));
     for (name, set) in [("valid", &valid), ("test", &test)] {
         if let Some(set) = set {
