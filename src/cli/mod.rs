@@ -14,11 +14,13 @@ mod eval;
 mod generate;
 mod plan;
 mod predict;
+mod report;
 mod rollback;
 mod schema;
 mod session;
 mod train;
 mod verify;
+mod watch;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -67,6 +69,10 @@ enum Command {
     Eval(eval::EvalArgs),
     /// Answer for each sample of a set, or continue a text.
     Predict(predict::PredictArgs),
+    /// Draw a run as one page of HTML.
+    Report(report::ReportArgs),
+    /// Follow a run in the terminal.
+    Watch(watch::WatchArgs),
     /// Take a run back to one of its checkpoints.
     Rollback(rollback::RollbackArgs),
     /// Show what a step will do and hold, without running it.
@@ -122,6 +128,8 @@ pub fn main() -> ExitCode {
         Command::Train(args) => train::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Watch(args) => watch::run(args),
         Command::Rollback(args) => rollback::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Check(args) => check::run(args),

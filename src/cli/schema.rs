@@ -28,10 +28,26 @@ pub fn run(args: SchemaArgs) -> Result<u8, CliError> {
     } else if args.layers {
         layers::reference()
     } else {
-        format!("{:#}", schema(args.section.as_deref())?)
+        text(&schema(args.section.as_deref())?)
     };
     super::print(text.trim_end());
     Ok(0)
+}
+
+/// A schema with a line for each definition: short, and a change in one is a change of one line.
+pub fn text(schema: &Json) -> String {
+    let entries = |map: &Json, indent: &str| -> Vec<String> {
+        let entries = map.as_object().into_iter().flatten();
+        entries.map(|(key, value)| format!("{indent}{}: {value}", Json::from(key.as_str()))).collect()
+    };
+    let definitions = entries(&schema["$defs"], "    ").join(",\n");
+    let mut rest = schema.clone();
+    if let Some(map) = rest.as_object_mut() {
+        map.remove("$defs");
+    }
+    let mut lines = entries(&rest, "  ");
+    lines.push(format!("  \"$defs\": {{\n{definitions}\n  }}"));
+    format!("{{\n{}\n}}", lines.join(",\n"))
 }
 
 /// The JSON Schema of a configuration, or of one section's own file.

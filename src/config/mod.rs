@@ -25,6 +25,7 @@ pub mod overrides;
 pub mod parse;
 pub mod pattern;
 pub mod reader;
+pub mod records;
 pub mod reference;
 pub mod schedule;
 pub mod schema;

@@ -5,22 +5,25 @@ use serde_json::{Map, Value as Json, json};
 use super::TABLE;
 use super::language::{CONTAINERS, Merge, Shortcut};
 use crate::config::decode::Decode;
-use crate::config::json_schema::{choice, is_complete, json_schema};
+use crate::config::json_schema::{Definitions, choice, is_complete, reference};
 
 /// The schema of the section, and the definitions that it refers to. Blocks bring words of the
 /// user's own, so that a list of layers in a model with blocks takes any word.
-pub fn model() -> (Json, Map<String, Json>) {
-    let mut definitions = Map::new();
+pub fn model() -> (Json, Definitions) {
+    let mut definitions = Definitions::default();
     for entry in TABLE {
-        definitions.insert(entry.word.to_owned(), with_common(json_schema(&(entry.schema)())));
+        let options = definitions.options(&(entry.schema)());
+        definitions.add(entry.word, with_common(options));
     }
-    definitions.insert("layers".into(), list(layer("layers")));
-    let (mut layer, any) = (layer("layers_and_blocks"), json!({"type": "string"}));
+    let strict = list(layer("layers", &mut definitions));
+    definitions.add("layers", strict);
+    let any = json!({"type": "string"});
+    let mut layer = layer("layers_and_blocks", &mut definitions);
     if let Some(alternatives) = layer["anyOf"].as_array_mut() {
         alternatives[1]["additionalProperties"] = json!({"type": ["object", "null"]});
         alternatives.push(any);
     }
-    definitions.insert("layers_and_blocks".into(), list(layer));
+    definitions.add("layers_and_blocks", list(layer));
     let names = json!({"type": "array", "items": {"type": "string"}, "minItems": 1});
     let template = json!({
         "type": "object",
@@ -30,7 +33,7 @@ pub fn model() -> (Json, Map<String, Json>) {
                 "description": "Its parameters: `int`, `string`, or a value that one may leave out.",
                 "additionalProperties": {"type": ["string", "integer"]},
             },
-            "layers": {"$ref": "#/$defs/layers_and_blocks"},
+            "layers": reference("layers_and_blocks"),
         },
         "required": ["layers"],
         "additionalProperties": false,
@@ -51,8 +54,8 @@ pub fn model() -> (Json, Map<String, Json>) {
         },
         "additionalProperties": false,
         "if": {"anyOf": [{"required": ["blocks"]}, {"required": ["extends"]}]},
-        "then": {"properties": {"layers": {"$ref": "#/$defs/layers_and_blocks"}}},
-        "else": {"properties": {"layers": {"$ref": "#/$defs/layers"}}, "required": ["layers"]},
+        "then": {"properties": {"layers": reference("layers_and_blocks")}},
+        "else": {"properties": {"layers": reference("layers")}, "required": ["layers"]},
     });
     (model, definitions)
 }
@@ -68,12 +71,12 @@ fn list(layer: Json) -> Json {
 }
 
 /// One item of a list of layers; what holds layers itself holds those of the definition `lists`.
-fn layer(lists: &str) -> Json {
-    let layers = json!({"$ref": format!("#/$defs/{lists}")});
+fn layer(lists: &str, definitions: &mut Definitions) -> Json {
+    let layers = reference(lists);
     let mut options = Map::new();
     let mut bare: Vec<&str> = Vec::new();
     for entry in TABLE {
-        options.insert(entry.word.into(), json!({"$ref": format!("#/$defs/{}", entry.word)}));
+        options.insert(entry.word.into(), reference(entry.word));
         if is_complete(&(entry.schema)()) {
             bare.push(entry.word);
         }
@@ -82,18 +85,18 @@ fn layer(lists: &str) -> Json {
     for word in CONTAINERS {
         let (keys, required) = match word {
             "residual" => {
-                let shortcut = json_schema(&Shortcut::schema());
+                let shortcut = definitions.form(&Shortcut::schema());
                 (json!({"shortcut": shortcut, "layers": layers}), json!(["layers"]))
             }
             "parallel" => {
                 let branches = json!({"type": "array", "minItems": 2, "items": layers});
-                let merge = json_schema(&Merge::schema());
+                let merge = definitions.form(&Merge::schema());
                 let keys = json!({"merge": merge, "dim": dim, "branches": branches});
                 (keys, json!(["merge", "branches"]))
             }
             "repeat" => {
                 let times = json!({"anyOf": [
-                    {"type": "integer", "minimum": 1}, {"$ref": "#/$defs/variable"},
+                    {"type": "integer", "minimum": 1}, reference("variable"),
                 ]});
                 (json!({"times": times, "layers": layers}), json!(["times", "layers"]))
             }
