@@ -12,4 +12,5 @@ pub mod layers;
 pub mod log;
 pub mod ops;
 pub mod plan;
+pub mod sweep;
 pub mod train;

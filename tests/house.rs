@@ -42,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("layers", &["config", "graph", "ops", "plan", "layers"]),
     ("data", &["config", "graph", "ops", "layers", "data"]),
     ("train", &["config", "graph", "ops", "plan", "device", "layers", "data", "log", "train"]),
+    ("sweep", &["config", "train", "sweep"]),
 ];
 
 #[test]

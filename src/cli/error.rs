@@ -3,6 +3,7 @@
 use crate::config::load::ConfigError;
 use crate::data::DataError;
 use crate::device::DeviceError;
+use crate::sweep::SweepError;
 use crate::train::checkpoint::CheckpointError;
 use crate::train::error::TrainError;
 use crate::train::model_io::RestoreError;
@@ -29,6 +30,9 @@ pub enum CliError {
     /// A file cannot be written or read.
     #[error("error: {0}")]
     File(#[from] CheckpointError),
+    /// A sweep's record, files or processes fail.
+    #[error("error: {0}")]
+    Sweep(String),
     /// A device gave other numbers than the CPU.
     #[error("error: {0}")]
     Differs(String),
@@ -38,7 +42,7 @@ impl CliError {
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            CliError::File(_) => 1,
+            CliError::File(_) | CliError::Sweep(_) => 1,
             CliError::Config(_) | CliError::Usage(_) => 2,
             CliError::Data(_) => 3,
             CliError::Device(_) | CliError::Differs(_) => 4,
@@ -50,6 +54,15 @@ impl CliError {
 impl From<Box<ConfigError>> for CliError {
     fn from(error: Box<ConfigError>) -> Self {
         CliError::Config(error.to_string())
+    }
+}
+
+impl From<SweepError> for CliError {
+    fn from(error: SweepError) -> Self {
+        match error {
+            SweepError::Usage(reason) => CliError::Usage(reason),
+            other => CliError::Sweep(other.to_string()),
+        }
     }
 }
 

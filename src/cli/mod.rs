@@ -18,7 +18,9 @@ mod report;
 mod rollback;
 mod schema;
 mod session;
+mod sweep;
 mod train;
+mod tune;
 mod verify;
 mod watch;
 
@@ -65,6 +67,8 @@ enum LogFormat {
 enum Command {
     /// Train a model, or continue a run.
     Train(train::TrainArgs),
+    /// Train a configuration many times with different values, and compare.
+    Sweep(sweep::SweepArgs),
     /// Measure a trained model on a set.
     Eval(eval::EvalArgs),
     /// Answer for each sample of a set, or continue a text.
@@ -126,6 +130,7 @@ pub fn main() -> ExitCode {
     log::start(cli.verbose, matches!(cli.log_format, LogFormat::Json));
     let result = match cli.command {
         Command::Train(args) => train::run(args),
+        Command::Sweep(args) => sweep::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Report(args) => report::run(args),

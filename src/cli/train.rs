@@ -7,6 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::session::Session;
+use super::tune::TuneArgs;
 use super::{CliError, ConfigArgs};
 use crate::config::node::json_to_yaml;
 use crate::data::Task;
@@ -35,6 +36,8 @@ use crate::train::signals::Signals;
 pub struct TrainArgs {
     #[command(flatten)]
     config: ConfigArgs,
+    #[command(flatten)]
+    tune: TuneArgs,
     /// Stop after this many steps in all, as if interrupted: the schedule is that of the whole
     /// run.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -56,6 +59,9 @@ pub struct TrainArgs {
     /// Give the result as one JSON document on stdout.
     #[arg(long)]
     json: bool,
+    /// End at once when standard input closes, as it does when the sweep that started this ends.
+    #[arg(long, hide = true)]
+    end_with_stdin: bool,
     /// Bring about a failure, for tests: drop-submission:N or lose-device:N of the GPU, or
     /// nan-batch:STEP.
     #[arg(long, hide = true, value_name = "FAULT")]
@@ -94,6 +100,13 @@ struct Resumed {
 
 /// Trains.
 pub fn run(args: TrainArgs) -> Result<u8, CliError> {
+    if args.end_with_stdin {
+        std::thread::spawn(|| {
+            // An error is an end, too.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(143);
+        });
+    }
     let session = Session::open(&args.config)?;
     let name = run_name(&session, &args.config.config);
     let resumed = match &args.resume {
@@ -106,7 +119,12 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         return Err(usage_if_taken(run_dir::taken(path)));
     }
     let device = session.device()?;
-    let compiled = session.compile(&device.target())?;
+    let recorded = match &resumed {
+        Some(resumed) => RunDir::info(&resumed.folder).ok(),
+        None => None,
+    };
+    let recorded = recorded.and_then(|run| run.products_on(&device.info()));
+    let (device, compiled) = args.tune.planned(&session, device, recorded)?;
     let (fault, poisoned_step) = match &args.inject_fault {
         Some(Injected::Gpu(fault)) => (Some(fault.clone()), None),
         Some(Injected::NanBatch(step)) => (None, Some(*step)),
@@ -251,7 +269,12 @@ fn create(
         seed: session.config().seed,
         files: files.collect(),
         parameters: compiled.params.parameter_count(),
-        starts: vec![Start::new(first_step, executor.info(), session.config().precision)],
+        starts: vec![Start::new(
+            first_step,
+            executor.info(),
+            session.config().precision,
+            &compiled.plan.target,
+        )],
     };
     let folder = RunDir::create(path, &resolved(session), &info).map_err(usage_if_taken)?;
     let classes = match session.data.train.task() {
@@ -366,7 +389,8 @@ fn resume(
     let Some((from, snapshot)) = checkpoint else {
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
         session.first_values(compiled, executor)?;
-        let start = Start::new(1, executor.info(), session.config().precision);
+        let start =
+            Start::new(1, executor.info(), session.config().precision, &compiled.plan.target);
         let folder =
             RunDir::resume(&folder, &resolved(session), 0, start).map_err(usage_if_taken)?;
         return Ok((folder, State::default()));
@@ -392,7 +416,12 @@ fn resume(
         let folder = create(session, compiled, executor, &branch, name, state.step + 1)?;
         return Ok((folder, state));
     }
-    let start = Start::new(state.step + 1, executor.info(), session.config().precision);
+    let start = Start::new(
+        state.step + 1,
+        executor.info(),
+        session.config().precision,
+        &compiled.plan.target,
+    );
     let folder =
         RunDir::resume(&folder, &resolved(session), state.step, start).map_err(usage_if_taken)?;
     Ok((folder, state))

@@ -13,6 +13,7 @@ use super::overrides::Override;
 use super::parse::parse;
 use super::schema::Schema;
 use super::source::{FileId, SourceMap, Span};
+use super::sweep::Sweep;
 use super::types::Config;
 
 /// A configuration without errors, and what it was made from.
@@ -97,6 +98,48 @@ pub fn load_with<M>(
             Ok((Loaded { config, root, sources }, model))
         }
         _ => Err(Box::new(ConfigError { diagnostics, sources })),
+    }
+}
+
+/// Loads a sweep in the environment of this process; `base` becomes a path from this process's
+/// folder. Values of the space keep their `${VAR}`, which each trial resolves. `fault` tells what is
+/// wrong with a key of the space, which is then reported at its line.
+///
+/// # Errors
+/// Everything that is wrong in the file.
+pub fn load_sweep(
+    path: &Path,
+    fault: impl Fn(&Sweep, &str) -> Option<Diagnostic>,
+) -> Result<Sweep, Box<ConfigError>> {
+    let variables = |name: &str| std::env::var(name).ok();
+    let mut loader = Loader {
+        sources: SourceMap::default(),
+        diagnostics: Diagnostics::default(),
+        open: Vec::new(),
+        variables: &variables,
+        holes: false,
+        schema: Sweep::schema(),
+    };
+    let file = loader.read(path, None);
+    let root = file.and_then(|file| parse(&loader.sources, file, &mut loader.diagnostics));
+    let Loader { sources, diagnostics, .. } = loader;
+    let Some(root) = root else { return Err(Box::new(ConfigError { diagnostics, sources })) };
+    let mut cx = Cx::resume(diagnostics, &[]);
+    let sweep = Sweep::decode(&root, &mut cx);
+    let mut diagnostics = cx.finish();
+    let Some(mut sweep) = sweep.filter(|_| diagnostics.is_empty()) else {
+        return Err(Box::new(ConfigError { diagnostics, sources }));
+    };
+    sweep.base = beside(path, &sweep.base.to_string_lossy());
+    for key in sweep.space.keys() {
+        let place = root.get("space").and_then(|space| space.entry(key));
+        if let (Some(fault), Some((key, _))) = (fault(&sweep, key), place) {
+            diagnostics.push(Diagnostic { span: key.span, ..fault });
+        }
+    }
+    match diagnostics.is_empty() {
+        true => Ok(sweep),
+        false => Err(Box::new(ConfigError { diagnostics, sources })),
     }
 }
 

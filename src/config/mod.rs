@@ -30,6 +30,7 @@ pub mod reference;
 pub mod schedule;
 pub mod schema;
 pub mod source;
+pub mod sweep;
 pub mod train;
 pub mod types;
 pub mod validate;
@@ -37,7 +38,7 @@ pub mod values;
 pub mod weights;
 
 pub use decode::{Cx, Decode};
-pub use load::{ConfigError, Loaded, load, load_with};
+pub use load::{ConfigError, Loaded, load, load_sweep, load_with};
 pub use node::Node;
 pub use overrides::Override;
 pub use types::Config;

@@ -1,0 +1,153 @@
+//! A sweep: which keys of a configuration vary, how they are drawn, what is compared.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::decode::Cx;
+use super::macros::{choices, options};
+use super::node::Node;
+use super::schema::above;
+use super::train::Mode;
+use super::types::Version;
+
+/// Most keys that the Sobol sampler varies.
+pub const MOST_SOBOL_KEYS: usize = 32;
+
+options! {
+    /// Many runs of one configuration with different values.
+    pub struct Sweep checked_by whole {
+        /// The version of this language: 1.
+        version: Version,
+        /// A name for the sweep. Without it: the name of the file.
+        name: Option<String>,
+        /// The configuration that is varied, as a path from this file.
+        base: PathBuf,
+        /// The folder in which the sweep gets a folder of its name.
+        dir: PathBuf = PathBuf::from("checkpoints/sweeps"),
+        /// Seed of the draws and of the trials' own seeds.
+        seed: u64 = 0,
+        /// The metric that trials are compared by: a name in their `metrics.jsonl`, such as
+        /// `valid/accuracy`. Its last value counts.
+        metric: String,
+        /// Whether small or large values of the metric are good.
+        mode: Mode,
+        /// What varies: a key of the base configuration, as `--set` takes it, and its values.
+        space: BTreeMap<String, Parameter>,
+        /// How values are drawn.
+        sampler: Sampler = Sampler::Random,
+        /// Trials in all. A grid without it is tried whole.
+        trials: Option<usize> [1..],
+        /// Trials that run at the same time.
+        parallel: usize [1..] = 1,
+    }
+}
+
+options! {
+    /// The values of one key. Exactly one of the forms is given, `when` beside it.
+    pub struct Parameter checked_by one_form {
+        /// Any number between two.
+        uniform: Option<[f64; 2]>,
+        /// Any number between two, evenly over its logarithm.
+        log_uniform: Option<[f64; 2]>,
+        /// Any integer between two, both included.
+        int: Option<[i64; 2]>,
+        /// Multiples of a step between two numbers.
+        quantised: Option<Quantised>,
+        /// One of a list: numbers, words, whole sections, or names of their files.
+        choice: Option<Vec<Node>>,
+        /// The value of another key of the space.
+        tied: Option<String>,
+        /// Other keys of the space and the value each must have; else this key is left as it is
+        /// in the base configuration.
+        when: Option<BTreeMap<String, Node>>,
+    }
+}
+
+options! {
+    /// `low`, `low` + `step`, … up to `high`.
+    pub struct Quantised {
+        /// The least value.
+        low: f64,
+        /// No value is above.
+        high: f64,
+        /// The distance of neighbours.
+        step: f64 [above(0.0)],
+    }
+}
+
+choices! {
+    /// How a sweep draws values.
+    pub enum Sampler {
+        /// Every combination, the last key fastest. Keys are taken in the order of the alphabet.
+        Grid = "grid",
+        /// Independent draws.
+        Random = "random",
+        /// The points of Sobol's sequence (Joe and Kuo 2008), shifted by the seed: they fill the
+        /// space more evenly than independent draws. It varies up to 32 keys.
+        Sobol = "sobol",
+    }
+}
+
+fn whole(sweep: &Sweep, node: &Node, cx: &mut Cx) {
+    let place = |key: &str| {
+        let space = node.get("space");
+        space.and_then(|space| space.entry(key)).map_or(node.span, |(key, _)| key.span)
+    };
+    if sweep.space.is_empty() {
+        cx.error(node.span, "`space` is empty").help("name a key of the base configuration");
+    }
+    if sweep.sampler != Sampler::Grid && sweep.trials.is_none() {
+        cx.missing_key("trials", "how many draws", node.span);
+    }
+    let free = sweep.space.values().filter(|parameter| parameter.tied.is_none()).count();
+    if sweep.sampler == Sampler::Sobol && free > MOST_SOBOL_KEYS {
+        let at = node.get("sampler").map_or(node.span, |sampler| sampler.span);
+        cx.error(at, format!("`sobol` varies up to {MOST_SOBOL_KEYS} keys, the space has {free}"))
+            .help("write `random`");
+    }
+    for (key, parameter) in &sweep.space {
+        let source = parameter.tied.iter().map(|other| (other, "`tied`"));
+        let conditions = parameter.when.iter().flat_map(BTreeMap::keys).map(|k| (k, "`when`"));
+        for (other, what) in source.chain(conditions) {
+            let target = sweep.space.get(other);
+            if target.is_none_or(|other| other.tied.is_some() || other.when.is_some()) {
+                cx.error(place(key), format!("{what} of `{key}` names `{other}`")).help(
+                    "it must be another key of the space that has no `tied` and no `when` itself",
+                );
+            }
+        }
+        let endless = parameter.uniform.is_some() || parameter.log_uniform.is_some();
+        if sweep.sampler == Sampler::Grid && endless {
+            cx.error(place(key), format!("a grid needs a list of values for `{key}`"))
+                .help("write `choice`, `int` or `quantised`");
+        }
+    }
+}
+
+fn one_form(parameter: &Parameter, node: &Node, cx: &mut Cx) {
+    let given = [
+        parameter.uniform.is_some(),
+        parameter.log_uniform.is_some(),
+        parameter.int.is_some(),
+        parameter.quantised.is_some(),
+        parameter.choice.is_some(),
+        parameter.tied.is_some(),
+    ];
+    if given.iter().filter(|given| **given).count() != 1 {
+        cx.error(node.span, "expected exactly one form of values")
+            .help("one of `uniform`, `log_uniform`, `int`, `quantised`, `choice`, `tied`");
+    }
+    let integers = parameter.int.map(|[low, high]| [low as f64, high as f64]);
+    let steps = parameter.quantised.as_ref().map(|q| [q.low, q.high]);
+    let ranges = [parameter.uniform, parameter.log_uniform, integers, steps];
+    if ranges.iter().flatten().any(|[low, high]| low > high) {
+        cx.error(node.span, "the first bound is above the second")
+            .help("write the lower one first");
+    }
+    if parameter.log_uniform.is_some_and(|[low, _]| low <= 0.0) {
+        cx.error(node.span, "`log_uniform` needs bounds above 0");
+    }
+    if parameter.choice.as_ref().is_some_and(Vec::is_empty) {
+        cx.error(node.span, "`choice` is empty").help("list at least one value");
+    }
+}
