@@ -9,3 +9,4 @@ mkdir -p configs/schema
 wootz schema > configs/schema/config.json
 wootz schema --section model > configs/schema/model.json
 wootz schema --section optimizer > configs/schema/optimizer.json
+wootz schema --section sweep > configs/schema/sweep.json

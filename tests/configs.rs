@@ -125,9 +125,12 @@ fn the_generated_references_are_current() {
         );
     }
     let schemas = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/schema");
-    for (file, section) in
-        [("config.json", None), ("model.json", Some("model")), ("optimizer.json", Some("optimizer"))]
-    {
+    for (file, section) in [
+        ("config.json", None),
+        ("model.json", Some("model")),
+        ("optimizer.json", Some("optimizer")),
+        ("sweep.json", Some("sweep")),
+    ] {
         let mut command = wootz();
         command.arg("schema").args(section.iter().flat_map(|name| ["--section", name]));
         let generated = String::from_utf8(command.output().unwrap().stdout).unwrap();

@@ -51,7 +51,8 @@ fn table(run: &Path) -> BTreeMap<u64, BTreeMap<String, f64>> {
 fn metrics_csv_is_metrics_jsonl_as_a_table() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
-    let more = ["--set", "train.eval_every_steps=5", "--set", "metrics=[accuracy, confusion_matrix]"];
+    let more =
+        ["--set", "train.eval_every_steps=5", "--set", "metrics=[accuracy, confusion_matrix]"];
     train(&run, &[&more[..], &["--steps", "12"]].concat());
     assert_eq!(table(&run).len(), 12);
     assert_eq!(table(&run), lines(&run));
@@ -115,10 +116,13 @@ fn a_run_writes_event_files() {
     let first = records(&files()[0]);
     // The version, the configuration, six steps, and at the end a histogram and a validation.
     assert_eq!(first.len(), 1 + 1 + 6 + 2);
-    let holds = |record: &[u8], text: &str| record.windows(text.len()).any(|w| w == text.as_bytes());
+    let holds =
+        |record: &[u8], text: &str| record.windows(text.len()).any(|w| w == text.as_bytes());
     assert!(holds(&first[1], "batch_size: 32"));
     assert!(holds(&first[2], "train/loss"));
-    assert!(first.iter().any(|record| holds(record, "weights/0.weight") || holds(record, "weights/")));
+    assert!(
+        first.iter().any(|record| holds(record, "weights/0.weight") || holds(record, "weights/"))
+    );
     assert!(holds(&first[9], "valid/accuracy"));
 
     train(&run, &["--set", set, "--steps", "8", "--resume"]);

@@ -48,14 +48,19 @@ fn a_page_holds_the_run() {
     assert_eq!(loss["values"][0], line["train/loss"]);
     let titles: Vec<&str> =
         data["charts"].as_array().unwrap().iter().map(|c| c["title"].as_str().unwrap()).collect();
-    for title in ["loss", "accuracy", "learning rate", "gradient norm", "samples or tokens a second"] {
+    for title in
+        ["loss", "accuracy", "learning rate", "gradient norm", "samples or tokens a second"]
+    {
         assert!(titles.contains(&title), "{titles:?}");
     }
     let matrix = data["matrices"][0]["rows"].as_array().unwrap();
     let counts = matrix.iter().flat_map(|row| row.as_array().unwrap());
     assert_eq!(counts.map(|count| count.as_u64().unwrap()).sum::<u64>(), 180);
     assert_eq!(data["matrices"][0]["step"], 30);
-    assert_eq!(data["plan"]["layers"].as_array().unwrap().last().unwrap()["output"], json!([32, 10]));
+    assert_eq!(
+        data["plan"]["layers"].as_array().unwrap().last().unwrap()["output"],
+        json!([32, 10])
+    );
     assert!(data["plan"]["memory"].as_array().unwrap().len() > 4);
     let best = data["runs"][0]["results"].as_array().unwrap();
     assert!(best.iter().any(|row| row["name"] == "valid/accuracy" && row["best_step"].is_u64()));

@@ -30,8 +30,13 @@ fn tree(text: &str) -> Option<Json> {
 /// Each shipped file with the section that it holds.
 fn shipped() -> Vec<(PathBuf, Option<&'static str>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
-    let folders =
-        [("", None), ("bench", None), ("models", Some("model")), ("optimizers", Some("optimizer"))];
+    let folders = [
+        ("", None),
+        ("bench", None),
+        ("models", Some("model")),
+        ("optimizers", Some("optimizer")),
+        ("sweeps", Some("sweep")),
+    ];
     let mut found = Vec::new();
     for (folder, section) in folders {
         for entry in fs::read_dir(root.join(folder)).unwrap() {
@@ -49,7 +54,7 @@ fn shipped() -> Vec<(PathBuf, Option<&'static str>)> {
 fn every_shipped_file_names_its_schema_and_follows_it() {
     let files = shipped();
     assert!(files.len() > 40);
-    for section in [None, Some("model"), Some("optimizer")] {
+    for section in [None, Some("model"), Some("optimizer"), Some("sweep")] {
         let validator = validator(section);
         for (path, _) in files.iter().filter(|(_, of)| *of == section) {
             let text = fs::read_to_string(path).unwrap();

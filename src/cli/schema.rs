@@ -16,7 +16,8 @@ pub struct SchemaArgs {
     /// The layers in Markdown.
     #[arg(long, conflicts_with = "markdown")]
     layers: bool,
-    /// The JSON Schema of a file that holds one section, such as `model` or `optimizer`.
+    /// The JSON Schema of a file that holds one section, such as `model` or `optimizer`, or of a
+    /// `sweep`.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["markdown", "layers"])]
     section: Option<String>,
 }
@@ -38,7 +39,9 @@ pub fn run(args: SchemaArgs) -> Result<u8, CliError> {
 pub fn text(schema: &Json) -> String {
     let entries = |map: &Json, indent: &str| -> Vec<String> {
         let entries = map.as_object().into_iter().flatten();
-        entries.map(|(key, value)| format!("{indent}{}: {value}", Json::from(key.as_str()))).collect()
+        entries
+            .map(|(key, value)| format!("{indent}{}: {value}", Json::from(key.as_str())))
+            .collect()
     };
     let definitions = entries(&schema["$defs"], "    ").join(",\n");
     let mut rest = schema.clone();
@@ -56,6 +59,7 @@ pub fn schema(section: Option<&str>) -> Result<Json, CliError> {
     match section {
         None => Ok(json_schema::config(model, definitions)),
         Some("model") => Ok(json_schema::model(model, definitions)),
+        Some("sweep") => Ok(json_schema::sweep()),
         Some(name) => json_schema::section(name).ok_or_else(|| {
             CliError::Usage(format!("`{name}` is no section that can be a file of its own"))
         }),

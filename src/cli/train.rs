@@ -18,9 +18,9 @@ use crate::train::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
 use crate::train::compile::Compiled;
 use crate::train::model_io;
 use crate::train::progress::Progress;
+use crate::train::records;
 use crate::train::records::prometheus::{Facts, Prometheus};
 use crate::train::records::tensorboard::TensorBoard;
-use crate::train::records;
 use crate::train::rules::Clock;
 use crate::train::run::{Outcome, Trainer};
 use crate::train::run_dir::{self, FileHash, RunDir, RunInfo, Start};
@@ -195,11 +195,7 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
 }
 
 /// Attaches what the configuration asks to be recorded.
-fn attach_records(
-    session: &Session,
-    folder: &mut RunDir,
-    step: u64,
-) -> Result<(), CliError> {
+fn attach_records(session: &Session, folder: &mut RunDir, step: u64) -> Result<(), CliError> {
     let path = folder.path().to_owned();
     let asked = &session.config().records;
     if let Some(options) = &asked.tensorboard {

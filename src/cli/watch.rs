@@ -43,7 +43,8 @@ pub fn run(args: WatchArgs) -> Result<u8, CliError> {
         return Err(CliError::Usage(format!("{}: {problem}", args.run.display())));
     }
     if !std::io::stdout().is_terminal() {
-        let problem = "`watch` draws on a terminal; metrics.jsonl and `wootz report` are for others";
+        let problem =
+            "`watch` draws on a terminal; metrics.jsonl and `wootz report` are for others";
         return Err(CliError::Usage(problem.into()));
     }
     let mut view = View::open(&args.run)?;
@@ -206,10 +207,8 @@ impl View {
             let line = Dataset::default().name(name).marker(Marker::Braille).data(points);
             line.graph_type(GraphType::Line).style(Style::new().fg(colour))
         };
-        let sets = vec![
-            set("train", &trained, Color::Cyan),
-            set("valid", &held_out, Color::Yellow),
-        ];
+        let sets =
+            vec![set("train", &trained, Color::Cyan), set("valid", &held_out, Color::Yellow)];
         let across = Axis::default().bounds([1.0, last]).labels(["1".into(), format!("{last}")]);
         let marks = [low, (low + high) / 2.0, high].map(|mark| format!("{mark:.3}"));
         let up = Axis::default().bounds([low, high]).labels(marks);
@@ -233,7 +232,11 @@ fn draw_numbers(frame: &mut Frame<'_>, area: Rect, title: &str, values: &[(Strin
 fn clock(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes}:{:02}", seconds % 60) }
+    if hours > 0 {
+        format!("{hours} h {minutes} min")
+    } else {
+        format!("{minutes}:{:02}", seconds % 60)
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use sha2::Digest;
 
 use super::decode::Decode;
 use super::schema::{Presence, Range, Schema, Section, Variant, Word};
+use super::sweep::Sweep;
 use super::types::Config;
 
 /// Whether a file must hold all that is required. What one that is laid over another leaves out may
@@ -68,6 +69,13 @@ pub fn section(name: &str) -> Option<Json> {
     let form = form.child(name).filter(|form| form.is_compound() && **form != Schema::Any)?;
     let title = format!("The section `{name}` of a Wootz configuration");
     Some(document(&title, form, Definitions::default()))
+}
+
+/// The schema of a sweep's file.
+pub fn sweep() -> Json {
+    let mut definitions = Definitions::default();
+    let schema = definitions.form(&Sweep::schema());
+    headed("A sweep of Wootz", schema, definitions)
 }
 
 /// The schema of a file of the model. `model` describes it.
@@ -202,9 +210,9 @@ impl Definitions {
     }
 
     fn variants(&mut self, variants: &[Variant], whole: Whole) -> Json {
-        let options = variants.iter().map(|Variant { word, options }| {
-            ((*word).to_owned(), self.form_of(options, whole))
-        });
+        let options = variants
+            .iter()
+            .map(|Variant { word, options }| ((*word).to_owned(), self.form_of(options, whole)));
         let options = options.collect();
         let bare = variants.iter().filter(|variant| is_complete(&variant.options));
         choice(options, bare.map(|variant| variant.word).collect())

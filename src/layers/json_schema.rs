@@ -120,7 +120,11 @@ fn layer(lists: &str, definitions: &mut Definitions) -> Json {
 /// Adds the keys that every layer takes.
 fn with_common(mut schema: Json) -> Json {
     let docs = [
-        ("name", json!("string"), "Its name among its neighbours; gives the path of its parameters."),
+        (
+            "name",
+            json!("string"),
+            "Its name among its neighbours; gives the path of its parameters.",
+        ),
         ("share", json!("string"), "The layer whose parameters it uses."),
         ("trainable", json!("boolean"), "Whether it, and all that is in it, is trained."),
     ];

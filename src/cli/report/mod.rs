@@ -11,7 +11,7 @@ use super::CliError;
 use super::differences;
 use crate::config::train::Mode;
 use crate::train::checkpoint::CheckpointError;
-use crate::train::records::each_line;
+use crate::train::records::csv::each_line;
 use crate::train::run_dir::{self, RunDir, RunInfo};
 use series::{Series, charts};
 
@@ -41,7 +41,8 @@ pub fn run(args: ReportArgs) -> Result<u8, CliError> {
     let document = document(&record, other.as_ref());
     // So that no text in it ends the script it stands in.
     let data = document.to_string().replace("</", "<\\/");
-    let page = PAGE.replacen("@title@", &escaped(&record.info.name), 1).replacen("@data@", &data, 1);
+    let page =
+        PAGE.replacen("@title@", &escaped(&record.info.name), 1).replacen("@data@", &data, 1);
     let output = args.output.unwrap_or_else(|| args.run.join("report.html"));
     std::fs::write(&output, page).map_err(CheckpointError::io("write", &output))?;
     super::print(&format!("wrote {}", output.display()));
@@ -168,8 +169,7 @@ fn document(record: &Record, other: Option<&Record>) -> Json {
     let matrices: Vec<Json> = (record.matrices.iter())
         .map(|(name, step, rows)| json!({"name": name, "step": step, "rows": rows}))
         .collect();
-    let runs: Vec<Json> =
-        std::iter::once(record).chain(other).map(Record::document).collect();
+    let runs: Vec<Json> = std::iter::once(record).chain(other).map(Record::document).collect();
     let differences: Option<Vec<Json>> = other.map(|other| {
         let found = differences::all(&record.config, &other.config);
         found.into_iter().map(|d| json!([d.path, d.old, d.new])).collect()

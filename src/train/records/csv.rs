@@ -55,10 +55,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
 }
 
 /// Reads metrics.jsonl line by line; a last line that a kill has cut off is passed over.
-pub fn each_line(
-    path: &Path,
-    mut take: impl FnMut(&Json) -> io::Result<()>,
-) -> io::Result<()> {
+pub fn each_line(path: &Path, mut take: impl FnMut(&Json) -> io::Result<()>) -> io::Result<()> {
     for line in BufReader::new(File::open(path)?).lines() {
         if let Ok(line) = serde_json::from_str(&line?) {
             take(&line)?;

@@ -178,5 +178,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
         }
         table
     };
-    !bytes.iter().fold(!0, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ (crc >> 8))
+    !bytes
+        .iter()
+        .fold(!0, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ (crc >> 8))
 }

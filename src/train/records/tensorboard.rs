@@ -72,10 +72,12 @@ impl Sink for TensorBoard {
 
     fn weights(&mut self, step: u64, tensors: &[NamedTensor]) -> io::Result<()> {
         let values: Vec<Message> = (tensors.iter())
-            .map(|tensor| event::histogram(
-                &format!("weights/{}", tensor.name),
-                &bytemuck::pod_collect_to_vec(&tensor.bytes),
-            ))
+            .map(|tensor| {
+                event::histogram(
+                    &format!("weights/{}", tensor.name),
+                    &bytemuck::pod_collect_to_vec(&tensor.bytes),
+                )
+            })
             .collect();
         self.write(&event::summary(now(), step, &values))
     }
