@@ -6,9 +6,15 @@ use crate::config::node::Node;
 use crate::config::{parse, source::SourceMap};
 
 /// Keys that may change: they decide where, how long and how often, not what is computed.
+<<<<<<< HEAD
 const FREE: [&str; 8] = [
+=======
+const FREE: [&str; 9] = [
+>>>>>>> main
     "name",
     "device",
+    "data.workers",
+    "data.prefetch_mb",
     "train.epochs",
     "train.steps",
     "train.threads",

@@ -25,6 +25,7 @@ use crate::train::rules::Clock;
 use crate::train::run::{Outcome, Trainer};
 use crate::train::run_dir::{self, FileHash, RunDir, RunInfo, Start};
 use crate::train::signals::Signals;
+use crate::train::weights;
 
 /// How to train.
 #[derive(Debug, Args)]
@@ -62,8 +63,8 @@ pub struct TrainArgs {
     /// End at once when standard input closes, as it does when the sweep that started this ends.
     #[arg(long, hide = true)]
     end_with_stdin: bool,
-    /// Bring about a failure, for tests: drop-submission:N or lose-device:N of the GPU, or
-    /// nan-batch:STEP.
+    /// Bring about a failure, for tests: drop-submission:N or lose-device:N of the GPU,
+    /// nan-batch:STEP, or stall-save:STEP:BYTES.
     #[arg(long, hide = true, value_name = "FAULT")]
     inject_fault: Option<Injected>,
 }
@@ -75,16 +76,25 @@ enum Injected {
     Gpu(Fault),
     /// A NaN in the batch of a step.
     NanBatch(u64),
+    /// The process stops for good after so many bytes of the first checkpoint from a step on.
+    StallSave(u64, usize),
 }
 
 impl std::str::FromStr for Injected {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.strip_prefix("nan-batch:").map(str::parse) {
-            Some(Ok(step)) => Ok(Injected::NanBatch(step)),
-            Some(Err(_)) => Err("expected nan-batch:STEP".into()),
-            None => text.parse().map(Injected::Gpu),
+        if let Some(step) = text.strip_prefix("nan-batch:") {
+            let step = step.parse().map_err(|_| "expected nan-batch:STEP")?;
+            return Ok(Injected::NanBatch(step));
+        }
+        let Some(place) = text.strip_prefix("stall-save:") else {
+            return text.parse().map(Injected::Gpu);
+        };
+        let (step, bytes) = place.split_once(':').unwrap_or_default();
+        match (step.parse(), bytes.parse()) {
+            (Ok(step), Ok(bytes)) => Ok(Injected::StallSave(step, bytes)),
+            _ => Err("expected stall-save:STEP:BYTES".into()),
         }
     }
 }
@@ -125,11 +135,13 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
     };
     let recorded = recorded.and_then(|run| run.products_on(&device.info()));
     let (device, compiled) = args.tune.planned(&session, device, recorded)?;
-    let (fault, poisoned_step) = match &args.inject_fault {
-        Some(Injected::Gpu(fault)) => (Some(fault.clone()), None),
-        Some(Injected::NanBatch(step)) => (None, Some(*step)),
-        None => (None, None),
-    };
+    let (mut fault, mut poisoned_step, mut stalled_save) = (None, None, None);
+    match &args.inject_fault {
+        Some(Injected::Gpu(injected)) => fault = Some(injected.clone()),
+        Some(Injected::NanBatch(step)) => poisoned_step = Some(*step),
+        Some(Injected::StallSave(step, bytes)) => stalled_save = Some((*step, *bytes)),
+        None => {}
+    }
     let options = Options { fault, ..Options::default() };
     let mut executor = device.prepare_with(&compiled.plan, options)?;
     let info = executor.info().clone();
@@ -182,6 +194,7 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         total_steps: total,
         digest: session.data.train.digest(),
         poisoned_step,
+        stalled_save,
         slow: Clock::default(),
         striking: Vec::new(),
     };
@@ -240,8 +253,8 @@ fn start(
         .run_dir
         .clone()
         .unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
-    let folder = create(session, compiled, executor, &path, name, 1)?;
     session.first_values(compiled, executor)?;
+    let folder = create(session, compiled, executor, &path, name, 1)?;
     Ok((folder, State::default()))
 }
 
@@ -258,12 +271,18 @@ fn create(
         path: path.display().to_string(),
         sha256: Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect(),
     });
+    let mut files: Vec<FileHash> = files.collect();
+    // What goes on from a checkpoint does not read them.
+    if let Some(given) = session.config().weights.as_ref().filter(|_| first_step == 1) {
+        let path = given.path.display().to_string();
+        files.push(FileHash { path, sha256: weights::sha256(given)? });
+    }
     let info = RunInfo {
         wootz: env!("CARGO_PKG_VERSION").into(),
         checkpoint_format: FORMAT,
         name: name.to_owned(),
         seed: session.config().seed,
-        files: files.collect(),
+        files,
         parameters: compiled.params.parameter_count(),
         starts: vec![Start::new(
             first_step,

@@ -112,7 +112,7 @@ fn lock(path: &Path) -> Result<File, CheckpointError> {
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(".writing-") || name.starts_with(".removing-") {
+        if [".writing-", ".replaced-", ".removing-"].iter().any(|left| name.starts_with(left)) {
             let left = entry.path();
             fs::remove_dir_all(&left).map_err(CheckpointError::io("remove", &left))?;
         }
