@@ -6,11 +6,7 @@ use crate::config::node::Node;
 use crate::config::{parse, source::SourceMap};
 
 /// Keys that may change: they decide where, how long and how often, not what is computed.
-<<<<<<< HEAD
-const FREE: [&str; 8] = [
-=======
-const FREE: [&str; 9] = [
->>>>>>> main
+const FREE: [&str; 10] = [
     "name",
     "device",
     "data.workers",
