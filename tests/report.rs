@@ -14,7 +14,8 @@ fn train(run: &Path, more: &[&str]) {
     let mut command = wootz();
     command.args(["train", "--config", "configs/digits-mlp.yaml", "--device", "cpu"]);
     command.args(["--set", "metrics=[accuracy, confusion_matrix]", "--steps", "30"]);
-    command.args(["--set", "train.eval_every_steps=10", "--set", "name=a </script> b"]);
+    command.args(["--set", "train.eval_every_steps=10", "--set", "name=a <b> & c"]);
+    command.args(["--set", "checkpoint.dir=a</script>b"]);
     let output = command.args(more).arg("--run-dir").arg(run).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -39,7 +40,7 @@ fn a_page_holds_the_run() {
     // Nothing is fetched: no address but the name space of SVG.
     let addresses = page_of_one.matches("http").count();
     assert_eq!(addresses, page_of_one.matches("http://www.w3.org/2000/svg").count());
-    assert!(page_of_one.contains("<title>a &lt;/script&gt; b</title>"));
+    assert!(page_of_one.contains("<title>a &lt;b&gt; &amp; c</title>"));
 
     let loss = &data["runs"][0]["series"]["train/loss"];
     assert_eq!(loss["steps"].as_array().unwrap().len(), 30);
