@@ -195,7 +195,7 @@ impl RunDir {
         self.flush()?;
         cut_metrics(&self.path, step)?;
         self.metrics = metrics(&self.path)?;
-        self.to_sinks(|sink| sink.rewound(step))
+        self.each_sink(|sink| sink.rewound(step))
     }
 
     /// Makes the checkpoint of `step` the newest of a run that no process trains in: later ones are
@@ -274,7 +274,7 @@ impl RunDir {
         self.sinks.push(sink);
     }
 
-    fn to_sinks(
+    fn each_sink(
         &mut self,
         mut hand: impl FnMut(&mut dyn Sink) -> std::io::Result<()>,
     ) -> Result<(), CheckpointError> {
@@ -292,7 +292,7 @@ impl RunDir {
     /// # Errors
     /// When they cannot be written.
     pub fn weights(&mut self, step: u64, tensors: &[NamedTensor]) -> Result<(), CheckpointError> {
-        self.to_sinks(|sink| sink.weights(step, tensors))
+        self.each_sink(|sink| sink.weights(step, tensors))
     }
 
     /// Appends one line to metrics.jsonl.
@@ -304,7 +304,7 @@ impl RunDir {
         self.metrics
             .write_all(text.as_bytes())
             .map_err(CheckpointError::io("write", self.path.join(METRICS)))?;
-        self.to_sinks(|sink| sink.record(line))
+        self.each_sink(|sink| sink.record(line))
     }
 }
 
@@ -315,7 +315,7 @@ impl RunDir {
     /// When the disk refuses.
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
         self.metrics.flush().map_err(CheckpointError::io("write", self.path.join(METRICS)))?;
-        self.to_sinks(|sink| sink.flush())
+        self.each_sink(|sink| sink.flush())
     }
 }
 
