@@ -6,43 +6,13 @@ use std::sync::Arc;
 
 use wootz::device::agreement::globals;
 use wootz::device::gpu::{self, GpuDevice, Options};
+use wootz::device::select::Variant;
 use wootz::device::{Executor, Run};
-use wootz::graph::{DType, Graph, Leaf, ShapeError, TensorType};
-use wootz::ops::matmul::{MatMul, launches_with};
-use wootz::ops::tile::{Choice, Problem, choose};
-use wootz::ops::{Call, GpuCall, Grad, GradCall, Launch, Op, ScratchCall, Target};
+use wootz::graph::{DType, Graph, Leaf, TensorType};
+use wootz::ops::Target;
+use wootz::ops::matmul::MatMul;
+use wootz::ops::tile::{Choice, Problem, ProductKernel, choose};
 use wootz::plan;
-
-/// A product that runs with a given variant.
-#[derive(Debug)]
-struct Forced(MatMul, Choice);
-
-impl Op for Forced {
-    fn name(&self) -> &'static str {
-        "matmul"
-    }
-    fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
-        self.0.infer(ins)
-    }
-    fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
-        self.0.grad(graph, call)
-    }
-    fn flops(&self, ins: &[&TensorType], outs: &[&TensorType]) -> u64 {
-        self.0.flops(ins, outs)
-    }
-    fn cpu_f32(&self, call: Call<'_, f32>) {
-        self.0.cpu_f32(call);
-    }
-    fn cpu_f64(&self, call: Call<'_, f64>) {
-        self.0.cpu_f64(call);
-    }
-    fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        launches_with(&self.0, call, self.1)
-    }
-    fn scratch(&self, call: &ScratchCall<'_>) -> usize {
-        self.1.parts * call.outs[0].shape.elements()
-    }
-}
 
 /// m, n, k, whether A and B are stored transposed.
 const SHAPES: [(usize, usize, usize, bool, bool); 15] = [
@@ -71,16 +41,20 @@ fn main() {
     };
     for (m, n, k, trans_a, trans_b) in SHAPES {
         for dtype in [DType::F32, DType::F16] {
-            let units = device.limits().matrix.filter(|_| dtype == DType::F16);
-            let problem = Problem { layers: 1, m, n, k, units };
+            let types = factors([m, n, k], [trans_a, trans_b], dtype);
+            let extents = [1, m, n, k];
+            let along_terms = [!trans_a, trans_b];
+            let stored: Vec<&TensorType> = types.iter().collect();
+            let kernel = ProductKernel::MatMul;
+            let problem = Problem::new(kernel, extents, along_terms, &stored, &device.limits());
             let chosen = choose(&problem, &device.limits());
             let mut rows = Vec::new();
             let parts = |p: &usize| *p == 1 || (k / p >= 64 && p * m * n < 1 << 27);
             for tile in problem.tiles() {
                 for parts in [1, 2, 4, 8, 16, 32].into_iter().filter(parts) {
                     let choice = Choice { tile, parts };
-                    let op = Forced(MatMul::new(trans_a, trans_b), choice);
-                    rows.push((time(&device, op, [m, n, k], dtype), choice));
+                    let op = Arc::new(MatMul::new(trans_a, trans_b));
+                    rows.push((time(&device, Variant { op, problem, choice }, &types), choice));
                 }
             }
             rows.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -96,13 +70,17 @@ fn main() {
     }
 }
 
-/// Microseconds of one product.
-fn time(device: &GpuDevice, op: Forced, [m, n, k]: [usize; 3], dtype: DType) -> f64 {
+/// The stored types of A and B.
+fn factors([m, n, k]: [usize; 3], transposed: [bool; 2], dtype: DType) -> [TensorType; 2] {
     let stored = |rows, cols, transposed| {
         let ty = TensorType::f32(if transposed { [cols, rows] } else { [rows, cols] });
         TensorType { dtype, ..ty }
     };
-    let types = [stored(m, k, op.0.trans_a), stored(k, n, op.0.trans_b)];
+    [stored(m, k, transposed[0]), stored(k, n, transposed[1])]
+}
+
+/// Microseconds of one product.
+fn time(device: &GpuDevice, op: Variant, types: &[TensorType; 2]) -> f64 {
     let mut graph = Graph::new();
     let inputs: Vec<_> = (0..2).map(|i| graph.leaf(Leaf::Input(i), types[i].clone())).collect();
     let out = graph.apply(Arc::new(op), &inputs).expect("extents that fit");

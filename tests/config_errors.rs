@@ -78,6 +78,15 @@ const CASES: &[(&str, &[&str])] = &[
             "did you mean `huber`?",
         ],
     ),
+    (
+        "loss:\n  a: {loss: {cross_entropy: {weight: [0, 0.0]}}}\n  b: {loss: {nll: {weight: [0]}}}\n  c: {loss: {multi_margin: {weight: [0, 0]}}}\n",
+        &[
+            "no class counts: every weight is 0\n --> x.yaml:2:30   (loss.a.loss.cross_entropy)",
+            "= help: give the classes that matter a weight above 0",
+            "x.yaml:3:20   (loss.b.loss.nll)",
+            "x.yaml:4:29   (loss.c.loss.multi_margin)",
+        ],
+    ),
 ];
 
 #[test]

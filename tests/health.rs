@@ -232,6 +232,13 @@ fn groups_have_their_own_rates_and_frozen_ones_stay() {
     let none = train("param_groups: [{params: second.*}]", "cpu", &[]);
     assert_eq!(none.code, Some(2), "{}", none.said);
     assert!(none.said.contains("no parameter is named `second.*`"), "{}", none.said);
+    assert!(none.said.contains("(param_groups[0])"), "{}", none.said);
+    let muon = "optimizer={muon: {lr: 0.02, adamw_params: [first.weight, wte.*]}}";
+    let none = train("", "cpu", &["--set", muon]);
+    assert_eq!(none.code, Some(2), "{}", none.said);
+    for words in ["no parameter is named `wte.*`", "(optimizer.muon.adamw_params)"] {
+        assert!(none.said.contains(words), "`{words}` is not in: {}", none.said);
+    }
 }
 
 #[test]

@@ -89,6 +89,11 @@ const CASES: &[(&str, &str, &[&str])] = &[
         &["`init` is for learned vectors"],
     ),
     (
+        "[6, 4]",
+        "- lstm: {hidden_size: 5, dropout: 0.2}",
+        &["`dropout` acts between the layers of a stack, and `num_layers` is 1", ":6:7"],
+    ),
+    (
         "[4]",
         "- bilinear: {out_features: 5}",
         &["`bilinear` takes 2 inputs, got 1", "`from: [first, second]`"],

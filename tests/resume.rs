@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use common::run_folder::{resume_flags, same_bytes};
 use common::{Random, soak, wootz};
 
 /// Dropout, shuffling, batch norm, accumulation over windows of three with a short last one,
@@ -80,35 +81,12 @@ impl Lab {
         running
     }
 
-    /// Resumes where there is a run, starts it where the kill came before its folder.
     fn resume_flags(&self, run: &str) -> Vec<&'static str> {
-        if self.folder.path().join(run).join("run.json").exists() {
-            vec!["--resume"]
-        } else {
-            Vec::new()
-        }
+        resume_flags(&self.folder.path().join(run))
     }
 
     fn last(&self, run: &str) -> PathBuf {
         wootz::train::checkpoint::by_age(&self.folder.path().join(run)).pop().expect("a checkpoint")
-    }
-}
-
-fn same_bytes(a: &Path, b: &Path) {
-    assert_eq!(a.file_name(), b.file_name(), "the runs ended at different steps");
-    for name in [
-        "model.safetensors",
-        "optimizer.safetensors",
-        "average.safetensors",
-        "state.json",
-        "manifest.json",
-    ] {
-        assert!(
-            fs::read(a.join(name)).ok() == fs::read(b.join(name)).ok(),
-            "{name} differs between {} and {}",
-            a.display(),
-            b.display()
-        );
     }
 }
 

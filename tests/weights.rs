@@ -12,6 +12,7 @@ use std::process::Output;
 
 use common::reference::{Reference, floats, folder};
 use common::wootz;
+use sha2::{Digest, Sha256};
 use wootz::train::checkpoint;
 
 /// The rows that PyTorch was given, and the probabilities that it answered with.
@@ -50,7 +51,8 @@ fn run_in(place: &Path, command: &[&str], hidden: usize, map: &str, more: &str) 
         folder().join("weights.safetensors").display(),
     );
     fs::write(&config, text).unwrap();
-    wootz().args(command).args(["--device", "cpu", "--config"]).arg(&config).output().unwrap()
+    let device = if command == ["check"] { &[][..] } else { &["--device", "cpu"] };
+    wootz().args(command).args(device).arg("--config").arg(&config).output().unwrap()
 }
 
 fn run(command: &[&str], hidden: usize, map: &str, more: &str) -> Output {
@@ -97,6 +99,14 @@ fn training_starts_from_the_file() {
         file.tensor(&format!("{theirs}.{kind}"))
     };
     assert_eq!((snapshot.model.len(), snapshot.average.len()), (8, 6));
+    let path = folder().join("weights.safetensors");
+    let hash: String =
+        Sha256::digest(fs::read(&path).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let about = fs::read_to_string(run_folder.join("run.json")).unwrap();
+    let about: serde_json::Value = serde_json::from_str(&about).unwrap();
+    let files = about["files"].as_array().unwrap();
+    let wanted = serde_json::json!({"path": path.display().to_string(), "sha256": hash});
+    assert!(files.contains(&wanted), "{files:?}");
     for tensor in &snapshot.model {
         let same = tensor.bytes == theirs(&tensor.name).bytes;
         assert_eq!(same, !tensor.name.contains("running"), "{}", tensor.name);
@@ -136,6 +146,18 @@ fn without_strict_the_rest_is_left_as_it_was_and_said() {
     let output = run(&["eval", "--on", "train"], 6, map, ", strict: false");
     assert!(said(&output).contains("misshaped"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(2));
+    let output = run(&["eval", "--on", "train"], 5, "{}", ", strict: false");
+    assert!(said(&output).contains("none of its tensors is the model's"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn check_reads_the_file() {
+    let good = run(&["check"], 5, MAP, "");
+    assert!(good.status.success(), "{}", said(&good));
+    let bad = run(&["check"], 6, MAP, "");
+    assert_eq!(bad.status.code(), Some(2), "{}", said(&bad));
+    assert!(said(&bad).contains("misshaped"), "{}", said(&bad));
 }
 
 #[test]

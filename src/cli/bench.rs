@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::session::Session;
+use super::tune::TuneArgs;
 use super::{CliError, ConfigArgs, compare};
 use crate::data::{Loader, StepBatch};
 use crate::device::{Executor, Globals, Run};
@@ -24,6 +25,8 @@ use crate::train::{model_io, schedule};
 pub struct BenchArgs {
     #[command(flatten)]
     config: Option<ConfigArgs>,
+    #[command(flatten)]
+    tune: TuneArgs,
     /// Compare two files of JSON documents that `bench` printed: what became slower by more than it
     /// varies. The exit code is 1 where anything did.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], exclusive = true)]
@@ -57,9 +60,8 @@ pub fn run(args: BenchArgs) -> Result<u8, CliError> {
         return Err(CliError::Usage("give --config, or --compare with two files".into()));
     };
     let session = Session::open(config)?;
-    let device = session.device()?;
-    let compiled = session.compile(&device.target())?;
     let begin = Instant::now();
+    let (device, compiled) = args.tune.planned(&session, session.device()?, None)?;
     let executor = device.prepare(&compiled.plan)?;
     let mut bench = Bench {
         session: &session,

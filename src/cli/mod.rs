@@ -19,6 +19,7 @@ mod schema;
 mod session;
 mod sweep;
 mod train;
+mod tune;
 mod verify;
 
 use std::io::Write;

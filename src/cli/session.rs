@@ -79,15 +79,16 @@ impl Session {
         }
     }
 
-    /// Opens the device that the configuration or the command line names.
+    /// Opens the device that the configuration or the command line names. A GPU takes the tiles that
+    /// earlier runs chose on it.
     ///
     /// # Errors
     /// When there is none.
     pub fn device(&self) -> Result<Device, CliError> {
-        Ok(device::open(
-            &self.config().device.to_string(),
-            self.config().train.threads.unwrap_or(0),
-        )?)
+        let threads = self.config().train.threads.unwrap_or(0);
+        let device = device::open(&self.config().device.to_string(), threads)?;
+        let known = super::tune::known(&device);
+        Ok(device.choosing(known))
     }
 
     /// Plans training and evaluation.

@@ -7,6 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::session::Session;
+use super::tune::TuneArgs;
 use super::{CliError, ConfigArgs};
 use crate::config::node::json_to_yaml;
 use crate::device::gpu::{Fault, Options};
@@ -19,6 +20,7 @@ use crate::train::rules::Clock;
 use crate::train::run::{Outcome, Trainer};
 use crate::train::run_dir::{self, FileHash, RunDir, RunInfo, Start};
 use crate::train::signals::Signals;
+use crate::train::weights;
 
 /// How to train.
 #[derive(Debug, Args)]
@@ -30,6 +32,8 @@ use crate::train::signals::Signals;
 pub struct TrainArgs {
     #[command(flatten)]
     config: ConfigArgs,
+    #[command(flatten)]
+    tune: TuneArgs,
     /// Stop after this many steps in all, as if interrupted: the schedule is that of the whole
     /// run.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -51,8 +55,8 @@ pub struct TrainArgs {
     /// End at once when standard input closes, as it does when the sweep that started this ends.
     #[arg(long, hide = true)]
     end_with_stdin: bool,
-    /// Bring about a failure, for tests: drop-submission:N or lose-device:N of the GPU, or
-    /// nan-batch:STEP.
+    /// Bring about a failure, for tests: drop-submission:N or lose-device:N of the GPU,
+    /// nan-batch:STEP, or stall-save:STEP:BYTES.
     #[arg(long, hide = true, value_name = "FAULT")]
     inject_fault: Option<Injected>,
 }
@@ -64,16 +68,25 @@ enum Injected {
     Gpu(Fault),
     /// A NaN in the batch of a step.
     NanBatch(u64),
+    /// The process stops for good after so many bytes of the first checkpoint from a step on.
+    StallSave(u64, usize),
 }
 
 impl std::str::FromStr for Injected {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.strip_prefix("nan-batch:").map(str::parse) {
-            Some(Ok(step)) => Ok(Injected::NanBatch(step)),
-            Some(Err(_)) => Err("expected nan-batch:STEP".into()),
-            None => text.parse().map(Injected::Gpu),
+        if let Some(step) = text.strip_prefix("nan-batch:") {
+            let step = step.parse().map_err(|_| "expected nan-batch:STEP")?;
+            return Ok(Injected::NanBatch(step));
+        }
+        let Some(place) = text.strip_prefix("stall-save:") else {
+            return text.parse().map(Injected::Gpu);
+        };
+        let (step, bytes) = place.split_once(':').unwrap_or_default();
+        match (step.parse(), bytes.parse()) {
+            (Ok(step), Ok(bytes)) => Ok(Injected::StallSave(step, bytes)),
+            _ => Err("expected stall-save:STEP:BYTES".into()),
         }
     }
 }
@@ -108,12 +121,19 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         return Err(usage_if_taken(run_dir::taken(path)));
     }
     let device = session.device()?;
-    let compiled = session.compile(&device.target())?;
-    let (fault, poisoned_step) = match &args.inject_fault {
-        Some(Injected::Gpu(fault)) => (Some(fault.clone()), None),
-        Some(Injected::NanBatch(step)) => (None, Some(*step)),
-        None => (None, None),
+    let recorded = match &resumed {
+        Some(resumed) => RunDir::info(&resumed.folder).ok(),
+        None => None,
     };
+    let recorded = recorded.and_then(|run| run.products_on(&device.info()));
+    let (device, compiled) = args.tune.planned(&session, device, recorded)?;
+    let (mut fault, mut poisoned_step, mut stalled_save) = (None, None, None);
+    match &args.inject_fault {
+        Some(Injected::Gpu(injected)) => fault = Some(injected.clone()),
+        Some(Injected::NanBatch(step)) => poisoned_step = Some(*step),
+        Some(Injected::StallSave(step, bytes)) => stalled_save = Some((*step, *bytes)),
+        None => {}
+    }
     let options = Options { fault, ..Options::default() };
     let mut executor = device.prepare_with(&compiled.plan, options)?;
     let info = executor.info().clone();
@@ -157,6 +177,7 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         total_steps: total,
         digest: session.data.train.digest(),
         poisoned_step,
+        stalled_save,
         slow: Clock::default(),
         striking: Vec::new(),
     };
@@ -182,8 +203,8 @@ fn start(
         .run_dir
         .clone()
         .unwrap_or_else(|| run_dir::fresh(&session.config().checkpoint.dir, name));
-    let folder = create(session, compiled, executor, &path, name, 1)?;
     session.first_values(compiled, executor)?;
+    let folder = create(session, compiled, executor, &path, name, 1)?;
     Ok((folder, State::default()))
 }
 
@@ -200,14 +221,25 @@ fn create(
         path: path.display().to_string(),
         sha256: Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect(),
     });
+    let mut files: Vec<FileHash> = files.collect();
+    // What goes on from a checkpoint does not read them.
+    if let Some(given) = session.config().weights.as_ref().filter(|_| first_step == 1) {
+        let path = given.path.display().to_string();
+        files.push(FileHash { path, sha256: weights::sha256(given)? });
+    }
     let info = RunInfo {
         wootz: env!("CARGO_PKG_VERSION").into(),
         checkpoint_format: FORMAT,
         name: name.to_owned(),
         seed: session.config().seed,
-        files: files.collect(),
+        files,
         parameters: compiled.params.parameter_count(),
-        starts: vec![Start::new(first_step, executor.info(), session.config().precision)],
+        starts: vec![Start::new(
+            first_step,
+            executor.info(),
+            session.config().precision,
+            &compiled.plan.target,
+        )],
     };
     let folder = RunDir::create(path, &resolved(session), &info).map_err(usage_if_taken)?;
     super::eprint(&format!("run folder: {}", path.display()));
@@ -312,7 +344,8 @@ fn resume(
     let Some((from, snapshot)) = checkpoint else {
         super::eprint(&format!("{} has no checkpoint yet: starting at step 1", folder.display()));
         session.first_values(compiled, executor)?;
-        let start = Start::new(1, executor.info(), session.config().precision);
+        let start =
+            Start::new(1, executor.info(), session.config().precision, &compiled.plan.target);
         let folder =
             RunDir::resume(&folder, &resolved(session), 0, start).map_err(usage_if_taken)?;
         return Ok((folder, State::default()));
@@ -338,7 +371,12 @@ fn resume(
         let folder = create(session, compiled, executor, &branch, name, state.step + 1)?;
         return Ok((folder, state));
     }
-    let start = Start::new(state.step + 1, executor.info(), session.config().precision);
+    let start = Start::new(
+        state.step + 1,
+        executor.info(),
+        session.config().precision,
+        &compiled.plan.target,
+    );
     let folder =
         RunDir::resume(&folder, &resolved(session), state.step, start).map_err(usage_if_taken)?;
     Ok((folder, state))

@@ -185,7 +185,7 @@ tagged! {
 options! {
     /// Cross entropy of the softmax of the model's outputs, one a class. Targets are class indices,
     /// or probabilities in the shape of the output.
-    pub struct CrossEntropy {
+    pub struct CrossEntropy checked_by super::validate::cross_entropy {
         /// The share of the target spread evenly over all classes.
         label_smoothing: f64 [0.0..1.0] = 0.0,
         /// Targets with this class do not count.
@@ -197,7 +197,7 @@ options! {
 
 options! {
     /// Negative log likelihood: the model's outputs are log-probabilities, as `log_softmax` gives.
-    pub struct Nll {
+    pub struct Nll checked_by super::validate::nll {
         /// Targets with this class do not count.
         ignore_index: i64 [f64::from(i32::MIN)..=f64::from(i32::MAX)] = -100,
         /// What each class counts; the mean is the weighted one.
@@ -307,7 +307,7 @@ options! {
 
 options! {
     /// Hinge loss over classes: the mean of max(0, margin - x_target + x_other)^p.
-    pub struct MultiMargin {
+    pub struct MultiMargin checked_by super::validate::multi_margin {
         /// The power: 1 or 2.
         p: usize [1..=2] = 1,
         /// By how much the target's output should lead.

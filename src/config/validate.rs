@@ -4,7 +4,7 @@
 use super::augment::{Affine, Erasing, GaussianBlur, ResizedCrop};
 use super::data::{Csv, Data, Normalize, Source, Synthetic, SyntheticKind, Task, Valid};
 use super::decode::Cx;
-use super::loss::{Compares, Loss, Objective, Term};
+use super::loss::{Compares, CrossEntropy, Loss, MultiMargin, Nll, Objective, Term};
 use super::metric::Metric;
 use super::node::Node;
 use super::optimizer::{Muon, Sgd};
@@ -47,6 +47,28 @@ pub fn sgd(sgd: &Sgd, node: &Node, cx: &mut Cx) {
 pub fn muon(muon: &Muon, node: &Node, cx: &mut Cx) {
     if muon.nesterov && muon.momentum == 0.0 {
         cx.error(at(node, "momentum"), "`nesterov` needs a `momentum` above 0");
+    }
+}
+
+/// Some class counts.
+pub fn cross_entropy(loss: &CrossEntropy, node: &Node, cx: &mut Cx) {
+    some_class_counts(loss.weight.as_deref(), node, cx);
+}
+
+/// Some class counts.
+pub fn nll(loss: &Nll, node: &Node, cx: &mut Cx) {
+    some_class_counts(loss.weight.as_deref(), node, cx);
+}
+
+/// Some class counts.
+pub fn multi_margin(loss: &MultiMargin, node: &Node, cx: &mut Cx) {
+    some_class_counts(loss.weight.as_deref(), node, cx);
+}
+
+fn some_class_counts(weight: Option<&[f64]>, node: &Node, cx: &mut Cx) {
+    if weight.is_some_and(|weight| weight.iter().all(|weight| *weight == 0.0)) {
+        cx.error(at(node, "weight"), "no class counts: every weight is 0")
+            .help("give the classes that matter a weight above 0");
     }
 }
 

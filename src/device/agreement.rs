@@ -275,7 +275,7 @@ fn to_bytes(value: &Tensor<f64>, ty: &TensorType) -> Vec<u8> {
 }
 
 /// Values of a domain: each rounded to `f32`, so that every precision starts from the same.
-fn draw(ty: &TensorType, domain: Domain, stream: u32) -> Tensor<f64> {
+pub(super) fn draw(ty: &TensorType, domain: Domain, stream: u32) -> Tensor<f64> {
     let n = ty.shape.elements();
     let word = |index: usize, lane: u32| philox::block([index as u32, stream, lane, 0], [5, 9])[0];
     let uniform = |index: usize, lane: u32| (f64::from(word(index, lane)) + 0.5) / 4_294_967_296.0;

@@ -2,8 +2,9 @@
 
 use super::cpu::{self, CpuExecutor};
 use super::gpu::{self, GpuDevice};
-use super::{DeviceError, Executor};
+use super::{DeviceError, DeviceInfo, Executor};
 use crate::ops::Target;
+use crate::ops::selection::Chosen;
 use crate::plan::Plan;
 
 /// A device that was chosen but runs nothing yet.
@@ -43,6 +44,23 @@ impl Device {
         }
     }
 
+    /// The device with choices of selection; the CPU has none to make.
+    #[must_use]
+    pub fn choosing(self, chosen: Chosen) -> Self {
+        match self {
+            Device::Gpu(device) => Device::Gpu(Box::new(device.choosing(chosen))),
+            cpu @ Device::Cpu(_) => cpu,
+        }
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> DeviceInfo {
+        match self {
+            Device::Cpu(threads) => cpu::info(*threads),
+            Device::Gpu(device) => device.info().clone(),
+        }
+    }
+
     /// Allocates a plan's memory and compiles its kernels.
     ///
     /// # Errors
@@ -68,10 +86,7 @@ impl Device {
 
     /// The device in words.
     pub fn describe(&self) -> String {
-        let info = match self {
-            Device::Cpu(threads) => cpu::info(*threads),
-            Device::Gpu(device) => device.info().clone(),
-        };
+        let info = self.info();
         format!("{} ({})", info.name, info.backend)
     }
 }

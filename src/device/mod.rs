@@ -9,6 +9,7 @@ mod choose;
 pub mod cpu;
 pub mod gpu;
 pub mod profiles;
+pub mod select;
 
 pub use choose::{Device, open};
 

@@ -1,5 +1,6 @@
 //! Limits of GPUs that are not there, so that a model can be planned for them.
 
+use crate::ops::selection::Chosen;
 use crate::ops::{GpuLimits, MatrixUnits};
 
 /// A kind of GPU.
@@ -31,6 +32,7 @@ const APPLE: GpuLimits = GpuLimits {
     half: true,
     matrix: Some(MatrixUnits::Side8),
     stores_parts: false,
+    chosen: Chosen::NONE,
 };
 
 /// Every profile.
@@ -63,6 +65,7 @@ pub const PROFILES: [Profile; 4] = [
             half: true,
             matrix: Some(MatrixUnits::Side16),
             stores_parts: true,
+            chosen: Chosen::NONE,
         },
     },
     // The default limits of the WebGPU specification (section 3.6.2), but for the workgroup memory

@@ -158,6 +158,13 @@ impl Stack<'_> {
                 "needs an input of [batch, time, features], got {got}"
             )));
         }
+        if self.dropout > 0.0 && self.num_layers == 1 {
+            return Err(LayerError(
+                "`dropout` acts between the layers of a stack, and `num_layers` is 1: leave it out, \
+                 or put a `dropout` layer after this one"
+                    .into(),
+            ));
+        }
         let mut at = x;
         for layer in 0..self.num_layers {
             let last = layer + 1 == self.num_layers;

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::selection::Chosen;
 use crate::graph::{DType, TensorType};
 
 /// Where a program will run.
@@ -37,11 +38,13 @@ pub struct GpuLimits {
     pub matrix: Option<MatrixUnits>,
     /// Whether threads may store different parts of one vector in workgroup memory at once.
     pub stores_parts: bool,
+    /// The tiles that were chosen by measuring.
+    pub chosen: Chosen,
 }
 
 /// Matrix units: the products of small matrices of half-precision floats that a group of 32 threads
 /// computes at once, with sums in single precision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MatrixUnits {
     /// 8×8, as Apple's GPUs have them.
     Side8,
@@ -63,6 +66,7 @@ impl GpuLimits {
         half: false,
         matrix: None,
         stores_parts: false,
+        chosen: Chosen::NONE,
     };
 }
 

@@ -33,6 +33,7 @@ pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod rope;
+pub mod selection;
 pub mod softmax;
 pub mod stats;
 pub mod tile;
@@ -85,6 +86,11 @@ pub trait Op: Debug + Send + Sync {
     /// Elements of scratch memory that one execution needs on this target.
     fn scratch(&self, _call: &ScratchCall<'_>) -> usize {
         0
+    }
+
+    /// The product of matrices that this op is on a GPU, if it is one: what a tile is selected for.
+    fn product(&self, _call: &GpuCall<'_>) -> Option<selection::Product> {
+        None
     }
 
     /// Whether the operand or result may be stored in half precision. The kernels of an op whose

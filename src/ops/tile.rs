@@ -1,6 +1,8 @@
 //! The tiles of kernels/lib/tile.wgsl and kernels/lib/matrix_tile.wgsl, which matrix products and
 //! convolutions share: which there are, and which one a product runs with.
 
+use std::fmt;
+
 use super::{GpuLimits, Kernel, MatrixUnits};
 use crate::graph::{DType, TensorType};
 
@@ -53,9 +55,57 @@ const fn matrix([rows, cols]: [usize; 2], speed: f64, units: MatrixUnits) -> Til
     Tile { rows, cols, depth: 32, blocks: [0, 0], slices: 1, speed, units: Some(units) }
 }
 
+/// The kernel that a product is computed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProductKernel {
+    /// kernels/matmul.wgsl.
+    MatMul,
+    /// kernels/conv2d.wgsl.
+    Conv,
+    /// kernels/conv2d_grad_input.wgsl.
+    ConvGradInput,
+    /// kernels/conv2d_grad_weight.wgsl.
+    ConvGradWeight,
+}
+
+impl ProductKernel {
+    const ALL: [ProductKernel; 4] = [
+        ProductKernel::MatMul,
+        ProductKernel::Conv,
+        ProductKernel::ConvGradInput,
+        ProductKernel::ConvGradWeight,
+    ];
+
+    /// The file's stem.
+    pub const fn stem(self) -> &'static str {
+        match self {
+            ProductKernel::MatMul => "matmul",
+            ProductKernel::Conv => "conv2d",
+            ProductKernel::ConvGradInput => "conv2d_grad_input",
+            ProductKernel::ConvGradWeight => "conv2d_grad_weight",
+        }
+    }
+}
+
+impl fmt::Display for ProductKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.stem())
+    }
+}
+
+impl std::str::FromStr for ProductKernel {
+    type Err = ();
+
+    fn from_str(stem: &str) -> Result<Self, ()> {
+        ProductKernel::ALL.into_iter().find(|kernel| kernel.stem() == stem).ok_or(())
+    }
+}
+
 /// A product as the choice sees it: `layers` matrices of `m × n` with sums of `k` terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
+    /// What computes it.
+    pub kernel: ProductKernel,
     /// Matrices.
     pub layers: usize,
     /// Rows of C.
@@ -64,16 +114,35 @@ pub struct Problem {
     pub n: usize,
     /// Terms of a sum.
     pub k: usize,
+    /// Whether the elements of A, of B lie side by side along the terms of the sums.
+    pub along_terms: [bool; 2],
+    /// Whether A, B are stored in half precision.
+    pub halves: [bool; 2],
     /// The matrix units that its factors suit: those of the device, where one of them is stored in
     /// half precision.
     pub units: Option<MatrixUnits>,
 }
 
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { kernel, layers, m, n, k, halves, .. } = self;
+        write!(f, "{kernel} of {layers}×{m}×{n} with sums of {k}")?;
+        if halves.contains(&true) { f.write_str(" in half precision") } else { Ok(()) }
+    }
+}
+
 impl Problem {
-    /// The units for factors of these types.
-    pub fn units(limits: &GpuLimits, factors: &[&TensorType]) -> Option<MatrixUnits> {
-        let half = factors[..2].iter().any(|ty| ty.dtype == DType::F16);
-        limits.matrix.filter(|_| half)
+    /// `extents` are layers, m, n, k; `factors` begins with the types of A and B as they are stored.
+    pub fn new(
+        kernel: ProductKernel,
+        [layers, m, n, k]: [usize; 4],
+        along_terms: [bool; 2],
+        factors: &[&TensorType],
+        limits: &GpuLimits,
+    ) -> Self {
+        let halves = [0, 1].map(|factor| factors[factor].dtype == DType::F16);
+        let units = limits.matrix.filter(|_| halves.contains(&true));
+        Problem { kernel, layers, m, n, k, along_terms, halves, units }
     }
 
     /// The tiles that it can run with.
@@ -108,9 +177,14 @@ const MIN_TERMS: usize = 64;
 /// Most parts.
 const MAX_PARTS: usize = 64;
 
-/// The cheapest tile and split for a product: the multiply-adds that the busiest part of the card
-/// has to do, by the tile's speed.
+/// The tile and split for a product: what was chosen by measuring, else the cheapest.
 pub fn choose(problem: &Problem, limits: &GpuLimits) -> Choice {
+    limits.chosen.get(problem).unwrap_or_else(|| candidates(problem, limits)[0])
+}
+
+/// The tiles and splits that a product can run with, the cheapest first: by the multiply-adds that the
+/// busiest part of the card has to do, and the tile's speed. There is at least one.
+pub fn candidates(problem: &Problem, limits: &GpuLimits) -> Vec<Choice> {
     let most = (problem.k / MIN_TERMS).clamp(1, MAX_PARTS);
     let fits = |parts: &usize| {
         let bytes = parts * problem.layers * problem.m * problem.n * 4;
@@ -120,12 +194,20 @@ pub fn choose(problem: &Problem, limits: &GpuLimits) -> Choice {
         let parts = std::iter::successors(Some(1), |p| Some(p * 2)).take_while(move |p| *p <= most);
         parts.filter(fits).map(move |parts| Choice { tile, parts })
     });
-    let cheapest = all.min_by(|a, b| a.cost(problem).total_cmp(&b.cost(problem)));
-    cheapest.unwrap_or(Choice { tile: problem.tiles()[0], parts: 1 })
+    let mut all: Vec<Choice> = all.collect();
+    all.sort_by(|a, b| a.cost(problem).total_cmp(&b.cost(problem)));
+    all
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}×{} in {} parts", self.tile.rows, self.tile.cols, self.parts)
+    }
 }
 
 impl Choice {
-    fn cost(&self, problem: &Problem) -> f64 {
+    /// What the cost model expects, in multiply-adds of one workgroup in the largest tile.
+    pub fn cost(&self, problem: &Problem) -> f64 {
         let Tile { rows, cols, speed, units, .. } = self.tile;
         let card = if units.is_some() { MATRIX } else { SCALAR };
         let tiles = problem.layers * problem.m.div_ceil(rows) * problem.n.div_ceil(cols);
@@ -204,16 +286,22 @@ impl Tile {
 mod tests {
     use super::*;
 
+    fn problem([m, n, k]: [usize; 3], units: Option<MatrixUnits>) -> Problem {
+        let halves = [units.is_some(); 2];
+        let along_terms = [true, false];
+        Problem { kernel: ProductKernel::MatMul, layers: 1, m, n, k, along_terms, halves, units }
+    }
+
     /// The cases of ops/matmul run every tile, and split sums.
     #[test]
     fn every_tile_is_the_choice_for_some_case() {
         for units in [None, Some(MatrixUnits::Side8), Some(MatrixUnits::Side16)] {
             let chosen: Vec<Choice> = crate::ops::matmul::SIZES
                 .into_iter()
-                .map(|(m, n, k)| Problem { layers: 1, m, n, k, units })
+                .map(|(m, n, k)| problem([m, n, k], units))
                 .map(|problem| choose(&problem, &GpuLimits::FLOOR))
                 .collect();
-            for tile in (Problem { layers: 1, m: 1, n: 1, k: 1, units }).tiles() {
+            for tile in problem([1, 1, 1], units).tiles() {
                 assert!(chosen.iter().any(|choice| choice.tile == tile), "{tile:?}");
             }
             assert!(chosen.iter().any(|choice| choice.parts > 1));

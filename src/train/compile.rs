@@ -87,8 +87,8 @@ pub enum CompileError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A group of parameters does not exist.
-    #[error("{0}")]
-    Groups(String),
+    #[error(transparent)]
+    Groups(#[from] optimizer::Unnamed),
 }
 
 impl CompileError {
@@ -107,8 +107,8 @@ impl CompileError {
             CompileError::Plan(error) => {
                 _ = all.push(Diagnostic::new(model, "model", error.to_string()))
             }
-            CompileError::Groups(message) => {
-                _ = all.push(Diagnostic::new(model, "param_groups", message.clone()))
+            CompileError::Groups(error) => {
+                _ = all.push(Diagnostic::new(model, error.path.clone(), error.to_string()))
             }
         }
         all
@@ -169,8 +169,7 @@ pub fn compile(spec: &Spec<'_>, target: &Target) -> Result<Compiled, CompileErro
         .map(|b| (std::mem::take(&mut b.rows), b.outputs.clone(), b.statistics.clone()))
         .unwrap_or_default();
     let optimizer::Groups { groups, of } =
-        optimizer::groups(spec.config, &registry.params, &registry.trained)
-            .map_err(CompileError::Groups)?;
+        optimizer::groups(spec.config, &registry.params, &registry.trained)?;
     let params = Layout::new(registry.params, &of);
     let states = Layout::new(registry.states, &[]);
     let moments = params.moments(|index| {

@@ -142,23 +142,31 @@ pub struct Groups {
     pub of: Vec<Option<usize>>,
 }
 
+/// No parameter has such a name.
+#[derive(Debug, thiserror::Error)]
+#[error("no parameter is named `{pattern}`")]
+pub struct Unnamed {
+    /// The key that the pattern stands under.
+    pub path: String,
+    pattern: String,
+}
+
 /// Sorts parameters into groups of one rule and the same settings, in the order of their first
 /// members. `trained` tells which ones the layers train.
 ///
 /// # Errors
 /// When a pattern of the configuration matches no parameter.
-pub fn groups(config: &Config, params: &[ParamSpec], trained: &[bool]) -> Result<Groups, String> {
-    let idle = config
-        .param_groups
-        .iter()
-        .position(|group| !params.iter().any(|param| group.matches(&param.name)));
-    if let Some(index) = idle {
-        return Err(format!(
-            "param_groups[{index}]: no parameter is named `{}`",
-            config.param_groups[index].params
-        ));
-    }
+pub fn groups(config: &Config, params: &[ParamSpec], trained: &[bool]) -> Result<Groups, Unnamed> {
     let rules = rules(&config.optimizer);
+    let groups = config.param_groups.iter().enumerate();
+    let groups = groups.map(|(index, group)| (format!("param_groups[{index}]"), &group.params));
+    let rest = rules.rest.iter().flat_map(|rest| &rest.params);
+    let rest = rest.map(|pattern| ("optimizer.muon.adamw_params".to_owned(), pattern));
+    for (path, pattern) in groups.chain(rest) {
+        if !params.iter().any(|param| fits(pattern, &param.name)) {
+            return Err(Unnamed { path, pattern: pattern.clone() });
+        }
+    }
     let everything_decays = config.optimizer.decay() == Decay::All;
     let wanted: Vec<Option<(bool, Settings)>> = (params.iter().zip(trained))
         .map(|(param, trained)| {

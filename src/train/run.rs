@@ -77,6 +77,8 @@ pub struct Trainer<'a> {
     pub digest: String,
     /// A step whose batch gets a NaN, for tests.
     pub poisoned_step: Option<u64>,
+    /// A step at whose saving the process stops for good after so many bytes, for tests.
+    pub stalled_save: Option<(u64, usize)>,
     /// How long steps take.
     pub slow: Clock,
     /// The health rules that struck at the last step.
@@ -532,7 +534,8 @@ impl Trainer<'_> {
         let Some(folder) = &mut self.folder else { return Ok(PathBuf::new()) };
         folder.flush()?;
         let snapshot = Snapshot { model, optimizer, average, state };
-        let path = checkpoint::save(folder.path(), &snapshot)?;
+        let stall_at = self.stalled_save.filter(|(at, _)| *at <= step).map(|(_, bytes)| bytes);
+        let path = checkpoint::save(folder.path(), &snapshot, stall_at)?;
         tracing::info!(step, path = %path.display(), "checkpoint saved");
         let best = self.state.best.as_ref().map(|best| best.step);
         checkpoint::prune(folder.path(), self.config.checkpoint.keep_last, best)?;

@@ -11,6 +11,8 @@ use serde_json::Value as Json;
 use super::checkpoint::{self, CheckpointError};
 use crate::config::types::Precision;
 use crate::device::DeviceInfo;
+use crate::ops::Target;
+use crate::ops::selection::Chosen;
 
 /// What run.json says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,13 +51,36 @@ pub struct Start {
     pub device: Json,
     /// Precision of the arithmetic.
     pub precision: String,
+    /// What selection chose for the products of matrices; the others run with the fixed table's tiles.
+    #[serde(default, skip_serializing_if = "Chosen::is_empty")]
+    pub products: Chosen,
 }
 
 impl Start {
-    /// A start on a device.
-    pub fn new(from_step: u64, device: &DeviceInfo, precision: Precision) -> Self {
-        let device = serde_json::to_value(device).unwrap_or_default();
-        Start { from_step, device, precision: precision.word().into() }
+    /// A start on a device, with a plan for this target.
+    pub fn new(from_step: u64, device: &DeviceInfo, precision: Precision, target: &Target) -> Self {
+        Start {
+            from_step,
+            device: device_json(device),
+            precision: precision.word().into(),
+            products: match target {
+                Target::Cpu => Chosen::NONE,
+                Target::Gpu(limits) => limits.chosen.clone(),
+            },
+        }
+    }
+}
+
+fn device_json(device: &DeviceInfo) -> Json {
+    serde_json::to_value(device).unwrap_or_default()
+}
+
+impl RunInfo {
+    /// What was chosen when the run last started on this device, if it ever did.
+    pub fn products_on(&self, device: &DeviceInfo) -> Option<Chosen> {
+        let device = device_json(device);
+        let start = self.starts.iter().rev().find(|start| start.device == device);
+        start.map(|start| start.products.clone())
     }
 }
 
@@ -84,7 +109,7 @@ fn lock(path: &Path) -> Result<File, CheckpointError> {
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(".writing-") || name.starts_with(".removing-") {
+        if [".writing-", ".replaced-", ".removing-"].iter().any(|left| name.starts_with(left)) {
             let left = entry.path();
             fs::remove_dir_all(&left).map_err(CheckpointError::io("remove", &left))?;
         }

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use sha2::{Digest, Sha256};
 
 use crate::config::Config;
 use crate::config::pattern::{fits, rename};
 use crate::config::weights::Weights;
 use crate::device::{DeviceError, Executor};
 use crate::graph::Shape;
+use crate::plan::Slot;
 
 use super::compile::Compiled;
 use super::model_io;
@@ -54,6 +56,40 @@ fn load(
     compiled: &Compiled,
     weights: &Weights,
 ) -> Result<Vec<String>, WeightsError> {
+    let Matched { found, left } = matched(compiled, weights)?;
+    for (slot, values) in found {
+        executor.write(slot, bytemuck::cast_slice(&values))?;
+    }
+    model_io::start_averages(executor, compiled)?;
+    Ok(left)
+}
+
+/// Holds a file of weights against the model, without a device.
+///
+/// # Errors
+/// When [`first_values`] would refuse it.
+pub fn check(compiled: &Compiled, weights: &Weights) -> Result<(), WeightsError> {
+    matched(compiled, weights).map(|_| ())
+}
+
+/// The SHA-256 of a file of weights, in hexadecimal.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn sha256(weights: &Weights) -> Result<String, WeightsError> {
+    let content = std::fs::read(&weights.path).map_err(|error| unfit(&weights.path, error))?;
+    Ok(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What a file gives a model.
+struct Matched {
+    /// Where the values go that were found.
+    found: Vec<(Slot, Vec<f32>)>,
+    /// What was left as it was, in words.
+    left: Vec<String>,
+}
+
+fn matched(compiled: &Compiled, weights: &Weights) -> Result<Matched, WeightsError> {
     let path = &weights.path;
     let content = std::fs::read(path).map_err(|error| unfit(path, error))?;
     let file = SafeTensors::deserialize(&content)
@@ -89,11 +125,11 @@ fn load(
         let list = lists.join("\n  ");
         return Err(unfit(path, format!("its tensors are not the model's\n  {list}")));
     }
-    for (slot, values) in found {
-        executor.write(slot, bytemuck::cast_slice(&values))?;
+    if found.is_empty() {
+        let list = lists.join("\n  ");
+        return Err(unfit(path, format!("none of its tensors is the model's\n  {list}")));
     }
-    model_io::start_averages(executor, compiled)?;
-    Ok(lists)
+    Ok(Matched { found, left: lists })
 }
 
 /// A file's tensors by the names that they have in the model, each with its own name.

@@ -7,6 +7,7 @@ pub mod mutate;
 pub mod parity_page;
 pub mod problem;
 pub mod reference;
+pub mod run_folder;
 pub mod step;
 
 use std::process::Command;

@@ -9,6 +9,7 @@ use super::Options;
 use super::counted::Counted;
 use super::executor::GpuExecutor;
 use crate::device::{DeviceError, DeviceInfo};
+use crate::ops::selection::Chosen;
 use crate::ops::{GpuLimits, MatrixUnits};
 use crate::plan::Plan;
 
@@ -125,6 +126,7 @@ fn limits(adapter: &Adapter) -> GpuLimits {
         half: adapter.features().contains(wgpu::Features::SHADER_F16),
         matrix: matrix_units(adapter),
         stores_parts: adapter.get_info().backend == Backend::Vulkan,
+        chosen: Chosen::NONE,
     }
 }
 
@@ -244,6 +246,18 @@ impl GpuDevice {
     /// What it can do.
     pub fn limits(&self) -> GpuLimits {
         self.limits.clone()
+    }
+
+    /// The device with the choices of selection: what is planned and prepared from now on takes them.
+    #[must_use]
+    pub fn choosing(mut self, chosen: Chosen) -> Self {
+        self.limits.chosen = chosen;
+        self
+    }
+
+    /// Whether it is no real GPU.
+    pub fn is_software(&self) -> bool {
+        self.software
     }
 
     /// What it is.

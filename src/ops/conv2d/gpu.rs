@@ -3,54 +3,40 @@
 use super::Extents;
 use crate::graph::TensorType;
 use crate::ops::launch::fold_groups;
-use crate::ops::tile::{Choice, Problem, choose};
+use crate::ops::tile::{Choice, Problem, ProductKernel, choose};
 use crate::ops::{Bind, GpuCall, GpuLimits, Kernel, Launch};
 
-/// One of the three products: extents of the result of one group, and the length of its sums.
-type Product = [usize; 3];
-
-fn choice(e: &Extents, [m, n, k]: Product, factors: &[&TensorType], limits: &GpuLimits) -> Choice {
-    let units = Problem::units(limits, factors);
-    choose(&Problem { layers: e.window.groups, m, n, k, units }, limits)
-}
-
-/// y of x and w.
-pub(super) fn forward_product(e: &Extents) -> Product {
-    [e.cout, e.batch * e.out_pixels(), e.taps()]
-}
-
-/// dx of w and dy.
-pub(super) fn input_product(e: &Extents) -> Product {
-    [e.cin, e.batch * e.in_pixels(), e.cout * e.kernel[0] * e.kernel[1]]
-}
-
-/// dw of x and dy.
-pub(super) fn weight_product(e: &Extents) -> Product {
-    [e.cout, e.taps(), e.batch * e.out_pixels()]
+/// One of the three products of a convolution with these extents, as the choice sees it: of w and x,
+/// of w and dy, or of x and dy.
+pub(super) fn problem(
+    kernel: ProductKernel,
+    e: &Extents,
+    factors: &[&TensorType],
+    limits: &GpuLimits,
+) -> Problem {
+    let (pixels, taps) = (e.batch * e.out_pixels(), e.taps());
+    let [m, n, k] = match kernel {
+        ProductKernel::ConvGradInput => {
+            [e.cin, e.batch * e.in_pixels(), e.cout * e.kernel[0] * e.kernel[1]]
+        }
+        ProductKernel::ConvGradWeight => [e.cout, taps, pixels],
+        _ => [e.cout, pixels, taps],
+    };
+    // The gradient of the weight sums over pixels, which lie side by side.
+    let along_terms = [true, kernel == ProductKernel::ConvGradWeight];
+    Problem::new(kernel, [e.window.groups, m, n, k], along_terms, factors, limits)
 }
 
 /// Elements of scratch: the parts of split sums.
 pub(super) fn scratch(
+    kernel: ProductKernel,
     e: &Extents,
-    product: Product,
     factors: &[&TensorType],
     limits: &GpuLimits,
 ) -> usize {
-    let parts = choice(e, product, factors, limits).parts;
-    if parts == 1 { 0 } else { parts * e.window.groups * product[0] * product[1] }
-}
-
-/// A kernel file with the tile's and the convolution's constants.
-fn kernel(
-    stem: &'static str,
-    entry: &'static str,
-    e: &Extents,
-    choice: &Choice,
-    b_along_terms: bool,
-    limits: &GpuLimits,
-) -> Kernel {
-    let tiled = choice.tile.specialise(Kernel::file(stem, entry), [true, b_along_terms], limits);
-    with_extents(tiled, e).with("CIN", e.cin as u32).with("COUT", e.cout as u32)
+    let problem = problem(kernel, e, factors, limits);
+    let parts = choose(&problem, limits).parts;
+    if parts == 1 { 0 } else { parts * problem.layers * problem.m * problem.n }
 }
 
 /// A kernel that uses lib/conv2d_extents, with a convolution's extents.
@@ -76,20 +62,22 @@ pub(super) fn with_extents(kernel: Kernel, e: &Extents) -> Kernel {
 }
 
 /// The product of operands and result of these names, and where its sums are split, the addition of the parts in order.
-fn launches(
-    stem: &'static str,
+pub(super) fn launches(
+    product: ProductKernel,
     entry: &'static str,
-    e: &Extents,
-    product: Product,
     names: [&'static str; 3],
-    b_along_terms: bool,
+    e: &Extents,
     call: &GpuCall<'_>,
 ) -> Vec<Launch> {
-    let choice = choice(e, product, call.ins, call.limits);
-    let [m, n, _] = product;
-    let tiles = [m.div_ceil(choice.tile.rows), n.div_ceil(choice.tile.cols)];
-    let split = choice.parts > 1;
-    let mut kernel = kernel(stem, entry, e, &choice, b_along_terms, call.limits)
+    let problem = problem(product, e, call.ins, call.limits);
+    let Choice { tile, parts } = choose(&problem, call.limits);
+    let Problem { m, n, .. } = problem;
+    let tiles = [m.div_ceil(tile.rows), n.div_ceil(tile.cols)];
+    let split = parts > 1;
+    let kernel = Kernel::file(product.stem(), entry);
+    let mut kernel = with_extents(tile.specialise(kernel, problem.along_terms, call.limits), e)
+        .with("CIN", e.cin as u32)
+        .with("COUT", e.cout as u32)
         .stored(names[0], call.ins[0])
         .stored(names[1], call.ins[1]);
     if !split {
@@ -97,9 +85,9 @@ fn launches(
     }
     let first = Launch {
         kernel,
-        dims: [e.batch, choice.parts, tiles[0], tiles[1]].map(|n| n as u32).to_vec(),
+        dims: [e.batch, parts, tiles[0], tiles[1]].map(|n| n as u32).to_vec(),
         binds: vec![Bind::In(0), Bind::In(1), if split { Bind::Scratch } else { Bind::Out(0) }],
-        grid: fold_groups(tiles[0] * tiles[1] * e.window.groups * choice.parts),
+        grid: fold_groups(tiles[0] * tiles[1] * e.window.groups * parts),
     };
     if !split {
         return vec![first];
@@ -108,26 +96,9 @@ fn launches(
     let outputs = e.window.groups * m * n;
     let sum = Launch {
         kernel: Kernel::file("reduce", "columns").stored("out", call.outs[0]),
-        dims: vec![1, choice.parts as u32, outputs as u32, choice.parts as u32, 1],
+        dims: vec![1, parts as u32, outputs as u32, parts as u32, 1],
         binds: vec![Bind::Scratch, Bind::Out(0)],
         grid: fold_groups(outputs.div_ceil(64)),
     };
     vec![first, sum]
-}
-
-/// Operands x, w → y.
-pub(super) fn forward(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
-    launches("conv2d", "conv2d", e, forward_product(e), ["x", "w", "y"], false, call)
-}
-
-/// Operands w, dy → dx.
-pub(super) fn grad_input(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
-    launches("conv2d_grad_input", "grad_input", e, input_product(e), ["w", "dy", "dx"], false, call)
-}
-
-/// Operands x, dy → dw.
-pub(super) fn grad_weight(e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
-    // It sums over pixels, which lie side by side.
-    let names = ["x", "dy", "dw"];
-    launches("conv2d_grad_weight", "grad_weight", e, weight_product(e), names, true, call)
 }

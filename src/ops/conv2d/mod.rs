@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, Shape, ShapeError, TensorType};
+use crate::ops::selection::{Free, Product};
+use crate::ops::tile::ProductKernel;
 use crate::ops::{
     Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage,
     Target,
@@ -40,7 +42,7 @@ pub struct Conv2dGradInput(pub Window, pub [usize; 2]);
 
 /// Operands x and the cotangent; result the gradient of w, of the given kernel size.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conv2dGradWeight(Window, [usize; 2]);
+pub struct Conv2dGradWeight(pub Window, pub [usize; 2]);
 
 /// The extents of one use, groups taken apart.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +192,12 @@ impl Op for Conv2d {
         if depthwise::applies(&e) {
             return depthwise::gpu_forward(&e, call);
         }
-        gpu::forward(&e, call)
+        gpu::launches(ProductKernel::Conv, "conv2d", ["x", "w", "y"], &e, call)
+    }
+
+    fn product(&self, call: &GpuCall<'_>) -> Option<Product> {
+        let e = self.extents(call.ins, call.outs[0]);
+        product(ProductKernel::Conv, Arc::new(self.clone()), &e, [(0, 0, 0), (1, 0, 1)], call)
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -198,7 +205,7 @@ impl Op for Conv2d {
         match call.target {
             _ if depthwise::applies(&e) => 0,
             Target::Cpu => cpu::column_scratch(&e),
-            Target::Gpu(limits) => gpu::scratch(&e, gpu::forward_product(&e), call.ins, limits),
+            Target::Gpu(limits) => gpu::scratch(ProductKernel::Conv, &e, call.ins, limits),
         }
     }
 }
@@ -273,7 +280,18 @@ impl Op for Conv2dGradInput {
         if depthwise::applies(&e) {
             return depthwise::gpu_grad_input(&e, call);
         }
-        gpu::grad_input(&e, call)
+        gpu::launches(ProductKernel::ConvGradInput, "grad_input", ["w", "dy", "dx"], &e, call)
+    }
+
+    fn product(&self, call: &GpuCall<'_>) -> Option<Product> {
+        let e = self.extents(call.ins, call.outs[0]);
+        product(
+            ProductKernel::ConvGradInput,
+            Arc::new(self.clone()),
+            &e,
+            [(1, 0, 0), (0, 1, 1)],
+            call,
+        )
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -281,7 +299,7 @@ impl Op for Conv2dGradInput {
         match call.target {
             _ if depthwise::applies(&e) => 0,
             Target::Cpu => cpu::column_scratch(&e),
-            Target::Gpu(limits) => gpu::scratch(&e, gpu::input_product(&e), call.ins, limits),
+            Target::Gpu(limits) => gpu::scratch(ProductKernel::ConvGradInput, &e, call.ins, limits),
         }
     }
 }
@@ -333,7 +351,18 @@ impl Op for Conv2dGradWeight {
         if depthwise::applies(&e) {
             return depthwise::gpu_grad_weight(&e, call);
         }
-        gpu::grad_weight(&e, call)
+        gpu::launches(ProductKernel::ConvGradWeight, "grad_weight", ["x", "dy", "dw"], &e, call)
+    }
+
+    fn product(&self, call: &GpuCall<'_>) -> Option<Product> {
+        let e = self.extents(call.ins, call.outs[0]);
+        product(
+            ProductKernel::ConvGradWeight,
+            Arc::new(self.clone()),
+            &e,
+            [(1, 1, 0), (0, 1, 1)],
+            call,
+        )
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -342,9 +371,30 @@ impl Op for Conv2dGradWeight {
             Target::Cpu if depthwise::applies(&e) => 0,
             Target::Gpu(_) if depthwise::applies(&e) => depthwise::weight_scratch(&e),
             Target::Cpu => cpu::weight_scratch(&e),
-            Target::Gpu(limits) => gpu::scratch(&e, gpu::weight_product(&e), call.ins, limits),
+            Target::Gpu(limits) => {
+                gpu::scratch(ProductKernel::ConvGradWeight, &e, call.ins, limits)
+            }
         }
     }
+}
+
+/// The product that a convolution is, unless it is depthwise. `free` are the axes of the batch and of
+/// the channels that are not summed over: factor, its axis, the result's. Channels in groups are not
+/// free, since a slice of them is of other groups.
+fn product(
+    kernel: ProductKernel,
+    op: Arc<dyn Op>,
+    e: &Extents,
+    free: [(usize, usize, usize); 2],
+    call: &GpuCall<'_>,
+) -> Option<Product> {
+    if depthwise::applies(e) {
+        return None;
+    }
+    let batch = |axis: &(usize, usize, usize)| axis.1 == 0 && axis.2 == 0;
+    let sliced = free.into_iter().filter(|axis| e.window.groups == 1 || batch(axis));
+    let free = sliced.map(|(factor, axis, out)| Free { factor, axis, out }).collect();
+    Some(Product { problem: gpu::problem(kernel, e, call.ins, call.limits), op, free })
 }
 
 /// Uses that the generic checks run over.

@@ -1,42 +1,39 @@
 //! Matrix products on the GPU: one tiled kernel, and one that adds split sums.
 
-use super::{Extents, MatMul};
+use super::MatMul;
 use crate::graph::TensorType;
 use crate::ops::launch::fold_groups;
 use crate::ops::map::{self, Map};
-use crate::ops::tile::{Choice, Problem, choose};
+use crate::ops::tile::{Choice, Problem, ProductKernel, choose};
 use crate::ops::{Bind, GpuCall, GpuLimits, Kernel, Launch, Replacement};
 
 /// Threads of the kernel that adds parts.
 const FINISH_THREADS: usize = 256;
 
-fn choice(e: Extents, factors: &[&TensorType], limits: &GpuLimits) -> Choice {
-    let units = Problem::units(limits, factors);
-    choose(&Problem { layers: e.batch, m: e.m, n: e.n, k: e.k, units }, limits)
+/// The product as the choice sees it.
+pub(super) fn problem(op: &MatMul, factors: &[&TensorType], limits: &GpuLimits) -> Problem {
+    let e = op.accepted(factors);
+    let extents = [e.batch, e.m, e.n, e.k];
+    Problem::new(ProductKernel::MatMul, extents, [!op.trans_a, op.trans_b], factors, limits)
 }
 
 /// Elements of scratch: the parts of split sums.
-pub(super) fn scratch(e: Extents, factors: &[&TensorType], limits: &GpuLimits) -> usize {
-    let parts = choice(e, factors, limits).parts;
-    if parts == 1 { 0 } else { parts * e.outputs() }
+pub(super) fn scratch(op: &MatMul, factors: &[&TensorType], limits: &GpuLimits) -> usize {
+    let parts = choose(&problem(op, factors, limits), limits).parts;
+    if parts == 1 { 0 } else { parts * op.accepted(factors).outputs() }
 }
 
 /// The launches of a product.
 pub(super) fn launches(op: &MatMul, call: &GpuCall<'_>) -> Vec<Launch> {
-    launches_with(op, call, choice(op.accepted(call.ins), call.ins, call.limits))
-}
-
-/// The launches of a product with a given tile and split. Where the sums are split, the scratch
-/// must hold as many results as there are parts.
-pub fn launches_with(op: &MatMul, call: &GpuCall<'_>, choice: Choice) -> Vec<Launch> {
+    let problem = problem(op, call.ins, call.limits);
+    let Choice { tile, parts } = choose(&problem, call.limits);
     let e = op.accepted(call.ins);
-    let Choice { tile, parts } = choice;
-    let kernel = Kernel::file("matmul", "matmul")
+    let kernel = Kernel::file(problem.kernel.stem(), "matmul")
         .with("TRANS_A", op.trans_a.into())
         .with("TRANS_B", op.trans_b.into())
         .stored("a", call.ins[0])
         .stored("b", call.ins[1]);
-    let mut kernel = tile.specialise(kernel, [!op.trans_a, op.trans_b], call.limits);
+    let mut kernel = tile.specialise(kernel, problem.along_terms, call.limits);
     let row_lengths = [if op.trans_a { e.m } else { e.k }, if op.trans_b { e.k } else { e.n }];
     let aligned = row_lengths.iter().all(|length| length % 4 == 0);
     if aligned {

@@ -7,9 +7,8 @@ mod gpu;
 
 use std::sync::Arc;
 
-pub use gpu::launches_with;
-
 use super::map::{Code, Map, Unary};
+use super::selection::{Free, Product};
 use super::{
     Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage,
     Target,
@@ -191,11 +190,24 @@ impl Op for MatMul {
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
-        let extents = self.accepted(call.ins);
         match call.target {
-            Target::Cpu => cpu::scratch(self, extents),
-            Target::Gpu(limits) => gpu::scratch(extents, call.ins, limits),
+            Target::Cpu => cpu::scratch(self, self.accepted(call.ins)),
+            Target::Gpu(limits) => gpu::scratch(self, call.ins, limits),
         }
+    }
+
+    fn product(&self, call: &GpuCall<'_>) -> Option<Product> {
+        let rank = call.ins[0].shape.rank();
+        let rows = if self.trans_a { rank - 1 } else { rank - 2 };
+        let cols = if self.trans_b { rank - 2 } else { rank - 1 };
+        Some(Product {
+            problem: gpu::problem(self, call.ins, call.limits),
+            op: Arc::new(MatMul::new(self.trans_a, self.trans_b)),
+            free: vec![
+                Free { factor: 0, axis: rows, out: rank - 2 },
+                Free { factor: 1, axis: cols, out: rank - 1 },
+            ],
+        })
     }
 
     fn storage(&self, port: Port) -> Storage {

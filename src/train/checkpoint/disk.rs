@@ -37,11 +37,15 @@ impl Entry {
 }
 
 /// Writes a checkpoint into the run's folder and returns its path. One that is there already and
-/// whole is left as it is.
+/// whole is left as it is. For tests, `stall_at` stops the process for good after so many bytes.
 ///
 /// # Errors
 /// When the disk refuses; nothing that was there before is touched.
-pub fn save(run: &Path, snapshot: &Snapshot) -> Result<PathBuf, CheckpointError> {
+pub fn save(
+    run: &Path,
+    snapshot: &Snapshot,
+    stall_at: Option<usize>,
+) -> Result<PathBuf, CheckpointError> {
     let path = run.join(find::folder_name(snapshot.state.step));
     if path.exists() && load(&path).is_ok_and(|there| &there == snapshot) {
         return Ok(path);
@@ -51,7 +55,7 @@ pub fn save(run: &Path, snapshot: &Snapshot) -> Result<PathBuf, CheckpointError>
         fs::remove_dir_all(&temporary).map_err(CheckpointError::io("remove", &temporary))?;
     }
     fs::create_dir_all(&temporary).map_err(CheckpointError::io("create", &temporary))?;
-    let written = write_files(&temporary, snapshot).and_then(|()| {
+    let written = write_files(&temporary, snapshot, stall_at).and_then(|()| {
         sync(&temporary)?;
         if path.exists() {
             let old = run.join(format!(".replaced-{}-{}", snapshot.state.step, std::process::id()));
@@ -70,7 +74,12 @@ pub fn save(run: &Path, snapshot: &Snapshot) -> Result<PathBuf, CheckpointError>
     Ok(path)
 }
 
-fn write_files(folder: &Path, snapshot: &Snapshot) -> Result<(), CheckpointError> {
+fn write_files(
+    folder: &Path,
+    snapshot: &Snapshot,
+    stall_at: Option<usize>,
+) -> Result<(), CheckpointError> {
+    let mut left = stall_at;
     let mut manifest = Manifest { format: FORMAT, files: BTreeMap::new() };
     let state = serde_json::to_vec_pretty(&State { format: FORMAT, ..snapshot.state.clone() })
         .map_err(|e| damaged(folder, e.to_string()))?;
@@ -84,11 +93,11 @@ fn write_files(folder: &Path, snapshot: &Snapshot) -> Result<(), CheckpointError
     }
     for (name, content) in &files {
         manifest.files.insert((*name).to_owned(), Entry::of(content));
-        write(&folder.join(name), content)?;
+        write(&folder.join(name), content, &mut left)?;
     }
     let manifest =
         serde_json::to_vec_pretty(&manifest).map_err(|e| damaged(folder, e.to_string()))?;
-    write(&folder.join(MANIFEST), &manifest)
+    write(&folder.join(MANIFEST), &manifest, &mut left)
 }
 
 fn encode(folder: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, CheckpointError> {
@@ -103,10 +112,26 @@ fn encode(folder: &Path, tensors: &[NamedTensor]) -> Result<Vec<u8>, CheckpointE
     safetensors::serialize(views, Some(metadata)).map_err(|e| damaged(folder, e.to_string()))
 }
 
-fn write(path: &Path, content: &[u8]) -> Result<(), CheckpointError> {
+/// Writes a whole file; with `left`, up to so many bytes.
+fn write(path: &Path, content: &[u8], left: &mut Option<usize>) -> Result<(), CheckpointError> {
     let mut file = File::create(path).map_err(CheckpointError::io("create", path))?;
-    file.write_all(content).map_err(CheckpointError::io("write", path))?;
+    let fits = left.map_or(content.len(), |left| left.min(content.len()));
+    file.write_all(&content[..fits]).map_err(CheckpointError::io("write", path))?;
+    if let Some(left) = left {
+        *left -= fits;
+        if *left == 0 {
+            stall();
+        }
+    }
     file.sync_all().map_err(CheckpointError::io("sync", path))
+}
+
+/// Says so on stderr, and waits for a kill.
+fn stall() -> ! {
+    eprintln!("stalled");
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Makes a folder's entries durable. Windows cannot open folders; its renames are journalled.
