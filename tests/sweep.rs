@@ -14,7 +14,7 @@ use common::{Random, wootz};
 use serde_json::Value as Json;
 use wootz::config::load_sweep;
 use wootz::sweep::sobol::coordinate;
-use wootz::sweep::space;
+use wootz::sweep::space::{self, Draw};
 
 const BASE: &str = "
 version: 1
@@ -149,16 +149,17 @@ fn ten_trials_straight_are_four_and_six_more() {
     assert_eq!(lab.table("later").lines().count(), 11);
 }
 
-const HALVING: &str = "space: {optimizer.adamw.lr: {log_uniform: [1.0e-5, 1.0e-1]}}
+const HALVING: &str =
+    "space: {optimizer.adamw.lr: {log_uniform: [1.0e-5, 1.0e-1]}, train.epochs: {choice: [50]}}
 trials: 9
-sampler: tpe
+sampler: random
 scheduler: {asha: {first: 40}}
 ";
 
 #[test]
 fn successive_halving_goes_on_from_checkpoints_and_survives_kills() {
     let lab = Lab::new(HALVING);
-    lab.sweep("whole", "space: {optimizer.adamw.lr: {log_uniform: [1.0e-5, 1.0e-1]}}\ntrials: 9\n");
+    lab.sweep("whole", HALVING.split("sampler").next().unwrap());
     for _ in 0..3 {
         let mut child = lab
             .command("straight", &["--device", "cpu"])
@@ -395,7 +396,7 @@ trials: 16
     let sweep = load_sweep(&lab.0.path().join("straight.yaml"), |_, _| None).unwrap();
     let mut cells = [[0; 4]; 4];
     for trial in 0..16 {
-        let values = space::values(&sweep, trial).unwrap();
+        let Draw::Values(values) = space::draw(&sweep, trial, &[]) else { panic!("values") };
         let lr = values["optimizer.adamw.lr"].as_f64().unwrap().log10() + 4.0;
         let p = values["model.layers[2].dropout.p"].as_f64().unwrap() / 0.2;
         cells[lr as usize][p as usize] += 1;
