@@ -73,7 +73,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         var largest_$i = -3.0e38;
         // @for j in MINE
         s_$i_$j = score(p.slope, s_$i_$j, p.first + down + $iu * 8u, key + across + $ju * 8u);
-        s_$i_$j = select(-3.0e38, s_$i_$j, is_seen(p.first + down + $iu * 8u, key + across + $ju * 8u));
+        s_$i_$j = select(-3.0e38, s_$i_$j, is_seen(p.head_index, p.first + down + $iu * 8u, key + across + $ju * 8u));
         largest_$i = max(largest_$i, s_$i_$j);
         // @end
         parts[(down + $iu * 8u) * 8u + across] = largest_$i;
@@ -123,7 +123,9 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     // @for i in MINE
     {
         let row = p.first + down + $iu * 8u;
-        let total = sum_of_parts(down + $iu * 8u);
+        let found = sum_of_parts(down + $iu * 8u);
+        // A query that sees nothing has a sum of 0: its result is 0.
+        let total = select(1.0, found, found > 0.0);
         if (row < dims.length) {
             // @for w in OWN
             // @for j in 4
@@ -136,7 +138,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
             // @end
             // @end
             if (across == 0u) {
-                lse[p.head_index * dims.length + row] = top_$i + log(total);
+                lse[p.head_index * dims.length + row] = select(0.0, top_$i, found > 0.0) + log(total);
             }
         }
     }

@@ -83,7 +83,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
             // @for i in MINE
             {
                 let row = down + $iu * 8u;
-                let seen = is_seen(query + column, p.first + row);
+                let seen = is_seen(p.head_index, query + column, p.first + row);
                 let value = select(0.0, exp(score(p.slope, s_$i_$j, query + column, p.first + row) - log_sum), seen);
                 let mask = kept(p.head_index, query + column, p.first + row);
                 weights[row * WEIGHTS + column] = value * mask;

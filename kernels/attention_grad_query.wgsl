@@ -95,7 +95,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         {
             let row = down + $iu * 8u;
             let column = across + $ju * 8u;
-            let seen = is_seen(p.first + row, key + column);
+            let seen = is_seen(p.head_index, p.first + row, key + column);
             let value = select(0.0, exp(score(p.slope, s_$i_$j, p.first + row, key + column) - lse_$i), seen);
             let mask = kept(p.head_index, p.first + row, key + column);
             weights[row * WEIGHTS + column] = value * (d_$i_$j * mask - deltas[row]) * dims.scale;

@@ -68,7 +68,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         var largest = top;
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let s_$i = select(-3.0e38, score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i), is_seen(row, key + c_$i));
+        let s_$i = select(-3.0e38, score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i), is_seen(p.head_index, row, key + c_$i));
         largest = max(largest, s_$i);
         // @end
         total *= exp(max(top - largest, -100.0));
@@ -77,7 +77,8 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         total += select(0.0, exp(s_$i - top), s_$i > -2.0e38);
         // @end
     }
-    let log_sum = top + log(total);
+    // A query that sees nothing has a sum of 0: its result is 0.
+    let log_sum = select(0.0, top, total > 0.0) + log(select(1.0, total, total > 0.0));
     if (row < dims.length) {
         lse[row_number(p, row)] = log_sum;
     }
@@ -123,7 +124,7 @@ fn attention(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         let bits = kept_keys(p.head_index, row, key);
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let p_$i = select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i) - log_sum), is_seen(row, key + c_$i));
+        let p_$i = select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i) - log_sum), is_seen(p.head_index, row, key + c_$i));
         weights[p.weights + lane * WEIGHTS + c_$i] = f16(p_$i * kept_by(bits, c_$i));
         // @end
         workgroupBarrier();

@@ -80,7 +80,7 @@ fn grad_key(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
         let bits = kept_queries(p.head_index, query, row);
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let p_$i = f16(select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], query + c_$i, row) - lse[row_number(p, query + c_$i)]), is_seen(query + c_$i, row)));
+        let p_$i = f16(select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], query + c_$i, row) - lse[row_number(p, query + c_$i)]), is_seen(p.head_index, query + c_$i, row)));
         weights[p.weights + lane * WEIGHTS + c_$i] = f16(f32(p_$i) * kept_by(bits, c_$i));
         // @end
         workgroupBarrier();

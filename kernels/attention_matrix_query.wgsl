@@ -91,7 +91,7 @@ fn grad_query(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
         let bits = kept_keys(p.head_index, row, key);
         // @for i in 32
         let c_$i = ($iu + lane) % 32u;
-        let p_$i = select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i) - log_sum), is_seen(row, key + c_$i));
+        let p_$i = select(0.0, exp(score(p.slope, scores[p.scores + lane * SCORES + c_$i], row, key + c_$i) - log_sum), is_seen(p.head_index, row, key + c_$i));
         // @end
         workgroupBarrier();
         // @for c in STRIPS

@@ -1,4 +1,5 @@
 // @use lib/recurrent
+// @use lib/recurrent_whole
 // @use lib/lstm_cell
 // One step of a recurrent cell: s = h·Wᵀ for the h of the step before, [batch, time, hidden], and
 // W [GATES * hidden, hidden]; then h of this step by the cell, which is a library of its own. A
@@ -100,7 +101,11 @@ fn recurrent(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
         // @for g in GATES
         sums[$g] += bias[$gu * dims.hidden + unit];
         // @end
-        h = cell(sample, unit, sums);
+        if (is_padded(sample)) {
+            rest(sample, unit);
+        } else {
+            h = cell(sample, unit, sums);
+        }
     }
     // A quad's parts are written in turns: a write to a part may touch all of it.
     // @for j in 4

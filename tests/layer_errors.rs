@@ -104,6 +104,39 @@ const CASES: &[(&str, &str, &[&str])] = &[
          - linear: {from: [a, b], out_features: 5}",
         &["`linear` takes one input", "bring several layers together"],
     ),
+    (
+        "[5, 4]",
+        "- lstm: {hidden_size: 3, lengths: feature}",
+        &[
+            "`lengths: feature` names no input of the data and no layer before this one",
+            "did you mean `features`?",
+            ":6:7",
+        ],
+    ),
+    (
+        "[5, 4]",
+        "- gru: {hidden_size: 3, lengths: features}",
+        &[
+            "`lengths: features` needs one number for each sample, [batch] or [batch, 1], got [batch, 5, 4]",
+        ],
+    ),
+    (
+        "[5, 4]",
+        "- multi_head_attention: {num_heads: 2, documents: features}",
+        &[
+            "`documents: features` needs one number for each position of [batch, 5, 4], got [batch, 5, 4]",
+        ],
+    ),
+    (
+        "[5, 4]",
+        "- multi_head_attention: {num_heads: 2, from: [features, features], documents: features}",
+        &["`documents` is for one sequence: leave it out with a memory"],
+    ),
+    (
+        "[5, 4]",
+        "- transformer_block: {num_heads: 2, memory_lengths: features}",
+        &["`memory_lengths` and `memory_key_padding_mask` need a memory: `from: [x, memory]`"],
+    ),
 ];
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::run_folder::{resume_flags, same_bytes};
 use common::{Random, soak, wootz};
 
-/// Dropout, shuffling, batch norm, accumulation over windows of three with a short last one,
+/// Dropout, augmentation, shuffling, batch norm, accumulation over windows of three with a short last one,
 /// moments, clipping, schedule: all that could be forgotten. 150 samples in batches of 16 are ten
 /// micro-batches, the last of 6: four windows an epoch.
 const CONFIG: &str = "
@@ -24,6 +24,7 @@ seed: 7
 data:
   train: {synthetic: {kind: classification, samples: 165, shape: [1, 6, 6], classes: 4}}
   valid: {split: 0.1}
+  augment: [{random_crop: {padding: 1}}, horizontal_flip, {rotation: {degrees: 15}}, rand_augment, erasing]
 model:
   layers:
     - conv2d: {out_channels: 6, kernel_size: 3, padding: 1}

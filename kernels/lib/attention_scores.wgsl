@@ -1,4 +1,5 @@
 // @use lib/philox
+// @use lib/attention_open
 // What a query sees, and what becomes of its scores: common to all attention kernels.
 
 // 1 where a query sees only keys up to its own position.
@@ -25,8 +26,9 @@ struct Dims {
 
 @group(0) @binding(0) var<uniform> dims: Dims;
 
-fn is_seen(q: u32, k: u32) -> bool {
-    return q < dims.length && k < dims.length && (CAUSAL == 0u || (k <= q && q - k < dims.window));
+// Whether the score of a query and a key counts.
+fn is_seen(head_index: u32, q: u32, k: u32) -> bool {
+    return q < dims.length && k < dims.length && (CAUSAL == 0u || (k <= q && q - k < dims.window)) && in_segment(head_index, q, k);
 }
 
 // The first key that queries from `first` on see, as a multiple of `block`.

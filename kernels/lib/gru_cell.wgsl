@@ -17,3 +17,12 @@ fn cell(sample: u32, unit: u32, sums: vec4<f32>) -> f32 {
     kept[to + 3u * dims.hidden] = n;
     return h;
 }
+
+// A step beyond the sample's length: what is kept gives no gradient.
+fn rest(sample: u32, unit: u32) {
+    let to = row_of(sample, dims.step) * 4u * dims.hidden + unit;
+    kept[to] = 0.0;
+    kept[to + dims.hidden] = 0.0;
+    kept[to + 2u * dims.hidden] = 0.0;
+    kept[to + 3u * dims.hidden] = 1.0;
+}

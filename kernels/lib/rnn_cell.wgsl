@@ -15,3 +15,8 @@ fn cell(sample: u32, unit: u32, sums: vec4<f32>) -> f32 {
     kept[at] = 1.0 - h * h;
     return h;
 }
+
+// A step beyond the sample's length: what is kept gives no gradient.
+fn rest(sample: u32, unit: u32) {
+    kept[row_of(sample, dims.step) * dims.hidden + unit] = 0.0;
+}

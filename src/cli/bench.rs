@@ -13,7 +13,7 @@ use crate::data::{Loader, StepBatch};
 use crate::device::{Executor, Globals, Run};
 use crate::plan::REPORT_HEAD;
 use crate::train::compile::{Compiled, with_factors};
-use crate::train::{model_io, schedule};
+use crate::train::{model_io, schedule, step};
 
 /// How to time.
 #[derive(Debug, Args)]
@@ -207,28 +207,10 @@ impl Bench<'_> {
             self.step,
             self.session.total_steps().max(self.step),
         );
-        let globals = Globals {
-            step: self.step as u32,
-            hyper: self.compiled.rule.hyper(rate, self.step),
-            ..Globals::default()
-        };
+        let globals = step::globals(config, self.compiled, rate, self.step);
         let batch = &self.batches[self.step as usize % self.batches.len()];
-        let roles = &self.compiled.plan.roles;
         let factors = self.compiled.factors(batch);
-        let mut runs = Vec::new();
-        for (micro, part) in batch.micros.iter().enumerate() {
-            let globals = Globals { micro: micro as u32, ..globals };
-            let at =
-                self.compiled.train_sizes.iter().position(|size| *size == part.size).unwrap_or(0);
-            let inputs = with_factors(part.inputs(), &factors);
-            runs.push(Run { program: roles.train[at], inputs, globals });
-            runs.extend(roles.accumulate.map(|program| Run {
-                program,
-                inputs: Vec::new(),
-                globals,
-            }));
-        }
-        runs.extend(roles.update.map(|program| Run { program, inputs: Vec::new(), globals }));
+        let runs = step::runs(self.compiled, batch, &factors, globals)?;
         Ok(self.executor.submit(&runs, self.step)?)
     }
 }

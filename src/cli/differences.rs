@@ -6,9 +6,11 @@ use crate::config::node::Node;
 use crate::config::{parse, source::SourceMap};
 
 /// Keys that may change: they decide where, how long and how often, not what is computed.
-const FREE: [&str; 7] = [
+const FREE: [&str; 9] = [
     "name",
     "device",
+    "data.workers",
+    "data.prefetch_mb",
     "train.epochs",
     "train.steps",
     "train.threads",

@@ -142,7 +142,11 @@ fn use_average(snapshot: &mut Snapshot, from: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliError> {
+/// A run's folder and its best checkpoint, with `last` the newest, or the one that is named.
+///
+/// # Errors
+/// When there is none that is whole.
+pub fn find(path: &Path, last: bool) -> Result<(PathBuf, PathBuf, Snapshot), CliError> {
     if !path.exists() {
         return Err(CliError::Usage(format!(
             "{}: there is no such run or checkpoint",

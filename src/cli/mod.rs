@@ -11,6 +11,7 @@ mod differences;
 mod doctor;
 mod error;
 mod eval;
+mod find_lr;
 mod generate;
 mod plan;
 mod predict;
@@ -73,6 +74,8 @@ enum Command {
     Predict(predict::PredictArgs),
     /// Take a run back to one of its checkpoints.
     Rollback(rollback::RollbackArgs),
+    /// Try learning rates on a few steps that leave no trace.
+    FindLr(find_lr::FindLrArgs),
     /// Show what a step will do and hold, without running it.
     Plan(plan::PlanArgs),
     /// Find everything that is wrong with a configuration.
@@ -128,6 +131,7 @@ pub fn main() -> ExitCode {
         Command::Eval(args) => eval::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Rollback(args) => rollback::run(args),
+        Command::FindLr(args) => find_lr::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Check(args) => check::run(args),
         Command::Verify(args) => verify::run(args),

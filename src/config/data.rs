@@ -27,6 +27,11 @@ options! {
         normalize: Option<Normalize>,
         /// Random changes made to training images, in this order, before `normalize`.
         augment: Vec<Augment> = Vec::new(),
+        /// Threads that prepare batches. Without it: one for each core. The batches do not depend
+        /// on it.
+        workers: Option<usize> [1..=1024],
+        /// Megabytes of batches that are prepared before they are asked for; one step at least.
+        prefetch_mb: usize [1..] = 64,
     }
 }
 

@@ -40,6 +40,11 @@ impl Batches {
         self.micros.div_ceil(self.accumulate) as u64
     }
 
+    /// The most micro-batches of a step.
+    pub(super) fn accumulate(&self) -> usize {
+        self.accumulate.min(self.micros)
+    }
+
     /// Batch sizes that occur, the full one first.
     pub fn sizes(&self) -> Vec<usize> {
         let rest = self.len % self.batch;

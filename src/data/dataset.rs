@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::augment::Augmenter;
 use super::order::Permutation;
+use super::workers::Workers;
 use super::{DataError, Vocabulary};
 use crate::config::augment::Augment;
 use crate::layers::InputSpec;
@@ -97,6 +99,8 @@ impl Part {
 
 /// Key of the permutation that chooses a held-out share.
 const SPLIT_KEY: u64 = 1;
+/// Bytes that are worth a thread where they are only copied.
+const PIECE: usize = 1 << 16;
 /// Stream of the windows' shifts.
 const SHIFT_STREAM: u32 = 0x5348_4946;
 
@@ -152,11 +156,12 @@ pub struct Dataset {
     part: Part,
     augmenter: Option<Augmenter>,
     seed: u64,
+    workers: Arc<Workers>,
 }
 
 impl Dataset {
-    pub(super) fn new(content: Arc<Content>, part: Part) -> Self {
-        Dataset { content, part, augmenter: None, seed: 0 }
+    pub(super) fn new(content: Arc<Content>, part: Part, workers: Arc<Workers>) -> Self {
+        Dataset { content, part, augmenter: None, seed: 0, workers }
     }
 
     /// The same set whose samples change from epoch to epoch.
@@ -170,6 +175,11 @@ impl Dataset {
         }
         self.seed = seed;
         Ok(self)
+    }
+
+    /// Who fills its batches.
+    pub(super) fn workers(&self) -> &Workers {
+        &self.workers
     }
 
     /// Number of samples.
@@ -268,8 +278,7 @@ impl Dataset {
     /// # Errors
     /// When a sample cannot be read.
     pub fn fill(&self, ids: &[usize], buffers: &mut Buffers) -> Result<(), DataError> {
-        self.fill_in(ids, None, buffers);
-        Ok(())
+        self.fill_in(ids, None, buffers)
     }
 
     /// Writes samples as training sees them in an epoch.
@@ -282,25 +291,42 @@ impl Dataset {
         epoch: u64,
         buffers: &mut Buffers,
     ) -> Result<(), DataError> {
-        self.fill_in(ids, Some(epoch), buffers);
-        Ok(())
+        self.fill_in(ids, Some(epoch), buffers)
     }
 
-    fn fill_in(&self, ids: &[usize], epoch: Option<u64>, buffers: &mut Buffers) {
-        let widths: Vec<usize> = buffers.sizes.iter().map(|bytes| bytes / 4).collect();
-        for (row, id) in ids.iter().enumerate() {
-            let mut parts: Vec<&mut [u32]> = (buffers.words.iter_mut().zip(&widths))
-                .map(|(words, width)| &mut words[row * width..(row + 1) * width])
-                .collect();
-            if let Some((target, inputs)) = parts.split_last_mut() {
-                self.sample(*id, epoch, inputs, target);
-            }
-        }
+    /// Fills on all workers; of several samples that cannot be read, the first one is the error.
+    fn fill_in(
+        &self,
+        ids: &[usize],
+        epoch: Option<u64>,
+        buffers: &mut Buffers,
+    ) -> Result<(), DataError> {
+        let bytes: usize = buffers.sizes.iter().sum();
+        let mut columns: Vec<_> = (buffers.words.iter_mut().zip(&buffers.sizes))
+            .map(|(words, size)| words.chunks_mut((size / 4).max(1)))
+            .collect();
+        let row = |id: &usize| (*id, columns.iter_mut().flat_map(Iterator::next).collect());
+        let rows: Vec<(usize, Vec<&mut [u32]>)> = ids.iter().map(row).collect();
+        let cheap = self.augmenter.is_none() || epoch.is_none();
+        let least = if cheap { PIECE.div_ceil(bytes.max(1)) } else { 1 };
+        let failed = self.workers.run(|| {
+            rows.into_par_iter().with_min_len(least).find_map_first(|(id, mut parts)| {
+                let (target, inputs) = parts.split_last_mut()?;
+                self.sample(id, epoch, inputs, target).err()
+            })
+        });
         buffers.filled = ids.len();
+        failed.map_or(Ok(()), Err)
     }
 
     /// Writes one sample: each of the model's inputs, then the target.
-    fn sample(&self, id: usize, epoch: Option<u64>, inputs: &mut [&mut [u32]], target: &mut [u32]) {
+    fn sample(
+        &self,
+        id: usize,
+        epoch: Option<u64>,
+        inputs: &mut [&mut [u32]],
+        target: &mut [u32],
+    ) -> Result<(), DataError> {
         let at = match &self.part {
             Part::Chosen { order, first, .. } => order.at(first + id),
             Part::All { .. } => id,
@@ -358,6 +384,7 @@ impl Dataset {
                 target.copy_from_slice(bytemuck::cast_slice(&sequence[1..]));
             }
         }
+        Ok(())
     }
 
     /// Tokens by which the windows of an epoch are moved.
@@ -382,6 +409,11 @@ impl Buffers {
         if let Some(word) = self.words.first_mut().and_then(|words| words.first_mut()) {
             *word = f32::NAN.to_bits();
         }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.words.iter().map(|words| 4 * words.len()).sum()
     }
 
     /// What was filled in: the model's inputs, then the target.

@@ -1,13 +1,11 @@
-//! Batches ahead of time: a thread fills the next few steps while the device works.
+//! Batches ahead of time: the next steps are filled while the device works, each on all workers,
+//! in order, as many as their bytes allow.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread;
 
 use super::{Batches, Buffers, DataError, Dataset};
-
-/// Steps that are ready before they are asked for.
-const AHEAD: usize = 3;
 
 /// The micro-batches of one optimizer step.
 #[derive(Debug)]
@@ -44,13 +42,21 @@ impl StepBatch {
         }
     }
 
-    /// Numbers of the samples in the training set.
+    /// Numbers of the samples in their set.
     pub fn ids(&self) -> impl Iterator<Item = usize> + '_ {
         self.micros.iter().flat_map(|micro| micro.ids.iter().copied())
     }
 }
 
-/// Fills steps in order on a thread of its own.
+/// What a step takes.
+struct Wanted {
+    step: u64,
+    /// Where samples are as training sees them in an epoch.
+    epoch: Option<u64>,
+    micros: Vec<Vec<usize>>,
+}
+
+/// Fills steps in order.
 #[derive(Debug)]
 pub struct Loader {
     ready: Receiver<Result<StepBatch, DataError>>,
@@ -60,9 +66,36 @@ pub struct Loader {
 impl Loader {
     /// Starts with step `first`; ends after step `last`.
     pub fn start(set: Arc<Dataset>, batches: Batches, first: u64, last: u64) -> Self {
-        let (send, ready) = mpsc::sync_channel(AHEAD);
+        let (largest, micros) = (batches.sizes()[0], batches.accumulate());
+        let wanted = (first..=last).map(move |step| {
+            let epoch = Some(batches.epoch_of(step));
+            Wanted { step, epoch, micros: batches.micros(step) }
+        });
+        Self::over(set, largest, micros, wanted)
+    }
+
+    /// Each sample of a set once, in order and as it is, `size` at a time.
+    pub fn in_order(set: Arc<Dataset>, size: usize) -> Self {
+        let len = set.len();
+        let wanted = (0..len).step_by(size).zip(1..).map(move |(first, step)| {
+            let ids = (first..len.min(first + size)).collect();
+            Wanted { step, epoch: None, micros: vec![ids] }
+        });
+        Self::over(set, size, 1, wanted)
+    }
+
+    fn over(
+        set: Arc<Dataset>,
+        largest: usize,
+        micros: usize,
+        wanted: impl Iterator<Item = Wanted> + Send + 'static,
+    ) -> Self {
+        let first = set.buffers(largest);
+        let ahead = set.workers().ahead(micros * first.bytes());
+        // One more is being filled, and one waits to be sent.
+        let (send, ready) = mpsc::sync_channel(ahead - 1);
         let (used, free) = mpsc::channel();
-        thread::spawn(move || fill_all(&set, &batches, first..=last, &send, &free));
+        thread::spawn(move || fill_all(&set, first, largest, wanted, &send, &free));
         Loader { ready, used }
     }
 
@@ -86,17 +119,16 @@ impl Loader {
 
 fn fill_all(
     set: &Dataset,
-    batches: &Batches,
-    steps: std::ops::RangeInclusive<u64>,
+    first: Buffers,
+    largest: usize,
+    wanted: impl Iterator<Item = Wanted>,
     send: &SyncSender<Result<StepBatch, DataError>>,
     free: &Receiver<StepBatch>,
 ) {
-    let largest = batches.sizes()[0];
-    let mut spare: Vec<Buffers> = Vec::new();
-    for step in steps {
+    let mut spare = vec![first];
+    for step in wanted {
         spare.extend(free.try_iter().flat_map(|batch| batch.micros).map(|micro| micro.buffers));
-        let batch =
-            fill(set, batches, step, || spare.pop().unwrap_or_else(|| set.buffers(largest)));
+        let batch = fill(set, step, || spare.pop().unwrap_or_else(|| set.buffers(largest)));
         let failed = batch.is_err();
         if send.send(batch).is_err() || failed {
             return;
@@ -106,16 +138,21 @@ fn fill_all(
 
 fn fill(
     set: &Dataset,
-    batches: &Batches,
-    step: u64,
+    wanted: Wanted,
     mut room: impl FnMut() -> Buffers,
 ) -> Result<StepBatch, DataError> {
-    let epoch = batches.epoch_of(step);
     let mut micros = Vec::new();
-    for ids in batches.micros(step) {
+    for ids in wanted.micros {
         let mut buffers = room();
-        set.fill_epoch(&ids, epoch, &mut buffers)?;
+        match wanted.epoch {
+            Some(epoch) => set.fill_epoch(&ids, epoch, &mut buffers)?,
+            None => set.fill(&ids, &mut buffers)?,
+        }
         micros.push(Micro { size: ids.len(), buffers, ids });
     }
-    Ok(StepBatch { step, epoch, micros })
+    Ok(StepBatch { step: wanted.step, epoch: wanted.epoch.unwrap_or(0), micros })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+mod tests;

@@ -1,7 +1,7 @@
 //! Data: from the files that the `data` section names to batches of bytes.
 //!
 //! A [`Dataset`] knows its samples by number; [`Batches`] says which samples a step takes, as a
-//! function of the seed and the step alone; a [`Loader`] fills the batches ahead on a thread.
+//! function of the seed and the step alone; a [`Loader`] fills the batches ahead on threads.
 
 mod augment;
 mod batches;
@@ -10,6 +10,7 @@ mod loader;
 mod order;
 mod source;
 mod vocabulary;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub use vocabulary::Vocabulary;
 
 use crate::config::data::{Data, Source, Valid};
 use dataset::Part;
+use workers::Workers;
 
 /// Data that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +85,7 @@ pub struct Splits {
 /// other.
 pub fn open(data: &Data, seed: u64) -> Result<Splits, DataError> {
     let normalize = data.normalize.as_ref();
+    let workers = Arc::new(Workers::new(data.workers, data.prefetch_mb)?);
     let whole = source::open(&data.train, normalize, None)?;
     let (kept, held_out) = match data.valid {
         Some(Valid::Split(share)) => {
@@ -94,7 +97,7 @@ pub fn open(data: &Data, seed: u64) -> Result<Splits, DataError> {
     let like = |source: &Source| -> Result<Arc<Dataset>, DataError> {
         let content = source::open(source, normalize, Some(&whole))?;
         let part = Part::whole(&content);
-        Ok(Arc::new(Dataset::new(Arc::new(content), part)))
+        Ok(Arc::new(Dataset::new(Arc::new(content), part, workers.clone())))
     };
     let valid_source = match &data.valid {
         Some(Valid::Source(source)) => Some(like(source)?),
@@ -102,8 +105,10 @@ pub fn open(data: &Data, seed: u64) -> Result<Splits, DataError> {
     };
     let test = data.test.as_ref().map(like).transpose()?;
     let whole = Arc::new(whole);
-    let train = Dataset::new(whole.clone(), kept).augmented(&data.augment, seed)?;
-    let valid = valid_source.or_else(|| held_out.map(|part| Arc::new(Dataset::new(whole, part))));
+    let train =
+        Dataset::new(whole.clone(), kept, workers.clone()).augmented(&data.augment, seed)?;
+    let valid =
+        valid_source.or_else(|| held_out.map(|part| Arc::new(Dataset::new(whole, part, workers))));
     for (name, set) in [("valid", &valid), ("test", &test)] {
         if let Some(set) = set {
             fits(name, &train, set)?;

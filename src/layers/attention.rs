@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::dropout::Dropout;
 use super::init::{Fans, Initializer, Nothing, torch_default};
+use super::lengths::{self, Seen};
 use super::{Layer, LayerCx, LayerError, Mode, batch_shape};
 use crate::config::macros::{options, tagged};
 use crate::graph::ValueId;
@@ -54,6 +55,16 @@ options! {
         window: Option<usize> [1..],
         /// How it knows positions; not at all where left out.
         positions: Option<Positions>,
+        /// The input or layer that gives the number of positions of each sample, `[batch]`: those
+        /// beyond it are padding, which no position sees. Positions of the memory where there is
+        /// one.
+        lengths: Option<String>,
+        /// The input or layer that is not zero where a position is padding, `[batch, length]`: no
+        /// position sees it. Positions of the memory where there is one.
+        key_padding_mask: Option<String>,
+        /// The input or layer that numbers the documents that a sample is packed from, `[batch,
+        /// length]`: a position sees only those of its own document; numbers below 0 are padding.
+        documents: Option<String>,
         /// Learned biases in the projections.
         bias: bool = true,
         /// Dropout on the attention weights.
@@ -158,6 +169,14 @@ impl MultiHeadAttention {
         Ok(Heads { queries, keys, dim })
     }
 
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            lengths: self.lengths.as_deref(),
+            key_padding_mask: self.key_padding_mask.as_deref(),
+            documents: self.documents.as_deref(),
+        }
+    }
+
     /// Queries, keys and values from one sequence: `[batch, length, query width]`.
     fn within(
         &self,
@@ -175,6 +194,8 @@ impl MultiHeadAttention {
         if heads.keys < heads.queries {
             qkv = repeat_keys(cx, qkv, heads)?;
         }
+        let mut operands = vec![qkv];
+        operands.extend(self.seen().segments(cx, x)?);
         let stream = cx.stream();
         let op = attention::Attention {
             heads: heads.queries,
@@ -184,7 +205,7 @@ impl MultiHeadAttention {
             dropout: if cx.mode == Mode::Train { self.dropout as f32 } else { 0.0 },
             stream,
         };
-        Ok(cx.graph.apply(Arc::new(op), &[qkv])?[0])
+        Ok(cx.graph.apply(Arc::new(op), &operands)?[0])
     }
 
     /// Queries from one sequence, keys and values from another: `[batch, length, query width]`.
@@ -211,6 +232,12 @@ impl MultiHeadAttention {
                     .into(),
             ));
         }
+        if self.documents.is_some() {
+            return Err(LayerError(
+                "`documents` is for one sequence: leave it out with a memory".into(),
+            ));
+        }
+        let valid = self.seen().valid(cx, memory)?;
         let Heads { queries, keys, dim } = heads;
         let mut projection = |from: ValueId, start: usize, len: usize| {
             let mut cut = |value| cx.graph.op(Slice { axis: 0, start, len }, &[value]);
@@ -225,7 +252,10 @@ impl MultiHeadAttention {
         let v = stack(cx, kv, dim, (0..queries).map(|head| heads.key_width() + of(head)))?;
         let products = matmul::matmul(cx.graph, q, k, false, true)?;
         let scores = map::scale(cx.graph, products, (1.0 / (dim as f64).sqrt()) as f32)?;
-        let p = cx.graph.op(Softmax, &[scores])?;
+        let p = match valid {
+            Some(valid) => lengths::masked_softmax(cx.graph, scores, valid)?,
+            None => cx.graph.op(Softmax, &[scores])?,
+        };
         let p = Dropout { p: self.dropout }.build(cx, p)?;
         let mixed = matmul::matmul(cx.graph, p, v, false, false)?;
         let mixed = cx.graph.reshape(mixed, [queries, batch, length, dim])?;

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Layer;
 use super::init::{Fans, Initializer};
+use super::named::Named;
 use crate::graph::{DType, Graph, Leaf, Shape, ShapeError, TensorType, ValueId};
 use crate::plan::{Init, ParamSpec};
 
@@ -59,6 +60,8 @@ pub struct LayerCx<'a> {
     pub state_updates: &'a mut Vec<ValueId>,
     /// The inputs after the first, of a layer that takes several.
     pub others: Vec<ValueId>,
+    /// What the data's inputs and the layers before this one gave.
+    pub(super) known: &'a Named,
     pub(super) registry: &'a mut Registry,
     pub(super) leaves: &'a mut Leaves,
     /// Path of the layer, such as `h.0.attn`.
@@ -177,6 +180,21 @@ impl LayerCx<'_> {
         let result = layer.build(self, x);
         (self.part, self.others) = outside;
         result
+    }
+
+    /// What an input of the data or a layer before this one gave, by the name that stands under the
+    /// layer's option `key`.
+    ///
+    /// # Errors
+    /// When nothing has this name.
+    pub fn named(&self, key: &str, name: &str) -> Result<ValueId, LayerError> {
+        self.known.value(name).ok_or_else(|| {
+            let meant = self.known.nearest(name);
+            let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+            LayerError(format!(
+                "`{key}: {name}` names no input of the data and no layer before this one{meant}"
+            ))
+        })
     }
 
     /// A number for a stream of random numbers that no other layer of the model has.

@@ -1,7 +1,8 @@
 //! A model's graph with its loss: what is planned.
 
 use super::loss::{Place, Sources, Statistics};
-use super::model::{Named, Source, batched};
+use super::model::batched;
+use super::named::{Named, Source};
 use super::{Body, BuildError, InputSpec, Mode, Model, Registry, Row};
 use crate::config::Config;
 use crate::config::loss::Term;

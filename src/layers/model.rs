@@ -7,6 +7,7 @@ use super::conv2d::Conv2d;
 use super::convolution::{Padding, PaddingMode};
 use super::cx::{Leaves, axis_of, batch_shape};
 use super::language::{Item, Kind, MOST_ITEMS, Merge, Shortcut};
+use super::named::{Named, Source};
 use super::{Layer, LayerCx, LayerError, Mode, Model, Registry, batch_norm};
 use crate::config::decode::all_defaults;
 use crate::config::source::Span;
@@ -144,42 +145,6 @@ pub(super) fn batched(sample: &TensorType, batch: usize) -> TensorType {
     TensorType { shape: Shape::new(dims), dtype: sample.dtype }
 }
 
-/// A value and where it came from, for messages.
-#[derive(Clone, Debug)]
-pub(super) struct Source {
-    pub(super) value: ValueId,
-    from: String,
-    line: Option<u32>,
-}
-
-impl Source {
-    pub(super) fn described(&self) -> String {
-        match self.line {
-            Some(line) => format!("{} (line {line})", self.from),
-            None => self.from.clone(),
-        }
-    }
-}
-
-/// What the inputs and the layers that have names give.
-#[derive(Clone, Debug)]
-pub(super) struct Named(BTreeMap<String, Source>);
-
-impl Named {
-    /// A layer's result by its name, which stands at `path`.
-    pub(super) fn find(&self, name: &str, span: Span, path: &str) -> Result<Source, BuildError> {
-        self.0.get(name).cloned().ok_or_else(|| {
-            let meant = crate::config::nearest::nearest(name, self.0.keys().map(String::as_str));
-            BuildError {
-                span,
-                path: path.to_owned(),
-                message: format!("`{name}` names no layer"),
-                note: meant.map(|meant| format!("did you mean `{meant}`?")),
-            }
-        })
-    }
-}
-
 struct Builder<'a> {
     graph: Graph,
     registry: &'a mut Registry,
@@ -225,9 +190,7 @@ impl Builder<'_> {
     fn sources(&mut self, item: &Item, before: Source) -> Result<Vec<Source>, BuildError> {
         let mut sources = Vec::new();
         for name in &item.from {
-            let known = self.named.0.keys().map(String::as_str);
-            let meant = crate::config::nearest::nearest(name, known)
-                .map(|m| format!("did you mean `{m}`?"));
+            let meant = self.named.nearest(name).map(|m| format!("did you mean `{m}`?"));
             match self.named.0.get(name) {
                 Some(source) => sources.push(source.clone()),
                 None => {
@@ -382,6 +345,7 @@ impl Builder<'_> {
             part: String::new(),
             trainable,
             others: inputs[1..].iter().map(|input| input.value).collect(),
+            known: &self.named,
         };
         let value = layer.build(&mut cx, inputs[0].value).map_err(|LayerError(message)| {
             let from: Vec<String> = inputs.iter().map(Source::described).collect();

@@ -2,7 +2,7 @@
 
 use super::dropout::Dropout;
 use super::init::{Fans, Initializer, torch_default};
-use super::{Layer, LayerCx, LayerError, batch_shape};
+use super::{Layer, LayerCx, LayerError, batch_shape, lengths};
 use crate::config::macros::{choices, options};
 use crate::graph::ValueId;
 use crate::ops::recurrent::{Cell, Recurrent};
@@ -13,8 +13,8 @@ choices! {
     pub enum States {
         /// The state after each step, `[batch, time, features]`.
         Sequence = "sequence",
-        /// The state after the last step, `[batch, features]`; of the way back, the state at the
-        /// first one.
+        /// The state after the last step of each sample, `[batch, features]`; of the way back, the
+        /// state at the first one.
         Last = "last",
     }
 }
@@ -50,6 +50,10 @@ options! {
         bidirectional: bool = false,
         /// Which states are the output.
         output: States = States::Sequence,
+        /// The input or layer that gives the number of steps of each sample, `[batch]`: steps
+        /// beyond it are padding, where the output is zero, as of PyTorch's packed sequences. All
+        /// steps where left out.
+        lengths: Option<String>,
         /// First values of the weights; PyTorch's default where left out.
         init: Option<Initializer>,
     }
@@ -75,6 +79,10 @@ options! {
         bidirectional: bool = false,
         /// Which states are the output.
         output: States = States::Sequence,
+        /// The input or layer that gives the number of steps of each sample, `[batch]`: steps
+        /// beyond it are padding, where the output is zero, as of PyTorch's packed sequences. All
+        /// steps where left out.
+        lengths: Option<String>,
         /// First values of the weights; PyTorch's default where left out.
         init: Option<Initializer>,
     }
@@ -100,6 +108,10 @@ options! {
         bidirectional: bool = false,
         /// Which states are the output.
         output: States = States::Sequence,
+        /// The input or layer that gives the number of steps of each sample, `[batch]`: steps
+        /// beyond it are padding, where the output is zero, as of PyTorch's packed sequences. All
+        /// steps where left out.
+        lengths: Option<String>,
         /// First values of the weights; PyTorch's default where left out.
         init: Option<Initializer>,
     }
@@ -112,8 +124,8 @@ impl Layer for Rnn {
             Nonlinearity::Relu => Cell::Relu,
         };
         let Rnn { hidden_size, num_layers, bias, dropout, bidirectional, output, .. } = *self;
-        let init = &self.init;
-        Stack { cell, hidden_size, num_layers, bias, dropout, bidirectional, output, init }
+        let (lengths, init) = (self.lengths.as_deref(), &self.init);
+        Stack { cell, hidden_size, num_layers, bias, dropout, bidirectional, output, lengths, init }
             .build(cx, x)
     }
 }
@@ -122,8 +134,8 @@ impl Layer for Lstm {
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         let cell = Cell::Lstm;
         let Lstm { hidden_size, num_layers, bias, dropout, bidirectional, output, .. } = *self;
-        let init = &self.init;
-        Stack { cell, hidden_size, num_layers, bias, dropout, bidirectional, output, init }
+        let (lengths, init) = (self.lengths.as_deref(), &self.init);
+        Stack { cell, hidden_size, num_layers, bias, dropout, bidirectional, output, lengths, init }
             .build(cx, x)
     }
 }
@@ -132,8 +144,8 @@ impl Layer for Gru {
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         let cell = Cell::Gru;
         let Gru { hidden_size, num_layers, bias, dropout, bidirectional, output, .. } = *self;
-        let init = &self.init;
-        Stack { cell, hidden_size, num_layers, bias, dropout, bidirectional, output, init }
+        let (lengths, init) = (self.lengths.as_deref(), &self.init);
+        Stack { cell, hidden_size, num_layers, bias, dropout, bidirectional, output, lengths, init }
             .build(cx, x)
     }
 }
@@ -147,6 +159,7 @@ struct Stack<'a> {
     dropout: f64,
     bidirectional: bool,
     output: States,
+    lengths: Option<&'a str>,
     init: &'a Option<Initializer>,
 }
 
@@ -165,11 +178,12 @@ impl Stack<'_> {
                     .into(),
             ));
         }
+        let lengths = self.lengths.map(|name| lengths::named(cx, name, x)).transpose()?;
         let mut at = x;
         for layer in 0..self.num_layers {
             let last = layer + 1 == self.num_layers;
             let output = if last { self.output } else { States::Sequence };
-            at = self.layer(cx, at, layer, output)?;
+            at = self.layer(cx, at, lengths, layer, output)?;
             if !last {
                 at = Dropout { p: self.dropout }.build(cx, at)?;
             }
@@ -182,6 +196,7 @@ impl Stack<'_> {
         &self,
         cx: &mut LayerCx<'_>,
         x: ValueId,
+        lengths: Option<ValueId>,
         layer: usize,
         output: States,
     ) -> Result<ValueId, LayerError> {
@@ -189,15 +204,10 @@ impl Stack<'_> {
         let mut states = Vec::new();
         for &reverse in directions {
             let suffix = if reverse { "_reverse" } else { "" };
-            let h = self.direction(cx, x, &format!("l{layer}{suffix}"), reverse)?;
+            let h = self.direction(cx, x, lengths, &format!("l{layer}{suffix}"), reverse)?;
             states.push(match output {
                 States::Sequence => h,
-                States::Last => {
-                    let dims = cx.graph.shape(h).dims().to_vec();
-                    let start = if reverse { 0 } else { dims[1] - 1 };
-                    let state = cx.graph.op(concat::Slice { axis: 1, start, len: 1 }, &[h])?;
-                    cx.graph.reshape(state, [dims[0], dims[2]])?
-                }
+                States::Last => last(cx, h, lengths, reverse)?,
             });
         }
         if let [only] = states[..] {
@@ -213,6 +223,7 @@ impl Stack<'_> {
         &self,
         cx: &mut LayerCx<'_>,
         x: ValueId,
+        lengths: Option<ValueId>,
         name: &str,
         reverse: bool,
     ) -> Result<ValueId, LayerError> {
@@ -241,7 +252,30 @@ impl Stack<'_> {
         }
         let projected = cx.graph.reshape(projected, [batch, time, width])?;
         let op = Recurrent { cell: self.cell, reverse };
-        let h = cx.graph.apply(std::sync::Arc::new(op), &[projected, weight_hh, bias])?[0];
-        Ok(h)
+        let mut operands = vec![projected, weight_hh, bias];
+        operands.extend(lengths);
+        Ok(cx.graph.apply(std::sync::Arc::new(op), &operands)?[0])
     }
+}
+
+/// The state after the last step of each sample, of `[batch, time, features]`.
+fn last(
+    cx: &mut LayerCx<'_>,
+    h: ValueId,
+    lengths: Option<ValueId>,
+    reverse: bool,
+) -> Result<ValueId, LayerError> {
+    let dims = cx.graph.shape(h).dims().to_vec();
+    let state = match lengths {
+        Some(lengths) if !reverse => {
+            let ends = lengths::ends(cx.graph, lengths, dims[1])?;
+            let ends = cx.graph.reshape(ends, [dims[0], 1, dims[1]])?;
+            matmul::matmul(cx.graph, ends, h, false, false)?
+        }
+        _ => {
+            let start = if reverse { 0 } else { dims[1] - 1 };
+            cx.graph.op(concat::Slice { axis: 1, start, len: 1 }, &[h])?
+        }
+    };
+    Ok(cx.graph.reshape(state, [dims[0], dims[2]])?)
 }

@@ -72,6 +72,19 @@ options! {
         num_kv_heads: Option<usize> [1..],
         /// Features of a head; features / `num_heads` where left out.
         head_dim: Option<usize> [1..],
+        /// The input or layer that gives the number of positions of each sample, `[batch]`: those
+        /// beyond it are padding, which no position sees.
+        lengths: Option<String>,
+        /// The input or layer that is not zero where a position is padding, `[batch, length]`: no
+        /// position sees it.
+        key_padding_mask: Option<String>,
+        /// The input or layer that numbers the documents that a sample is packed from, `[batch,
+        /// length]`: a position sees only those of its own document; numbers below 0 are padding.
+        documents: Option<String>,
+        /// As `lengths`, of the memory.
+        memory_lengths: Option<String>,
+        /// As `key_padding_mask`, of the memory.
+        memory_key_padding_mask: Option<String>,
         /// Learned biases in the projections and linear layers.
         bias: bool = true,
         /// First values of the weights of projections and linear layers; PyTorch's defaults where
@@ -93,17 +106,34 @@ impl Layer for TransformerBlock {
             causal: self.causal,
             window: self.window,
             positions: self.positions.clone(),
+            lengths: self.lengths.clone(),
+            key_padding_mask: self.key_padding_mask.clone(),
+            documents: self.documents.clone(),
             bias: self.bias,
             dropout: self.dropout,
             init: self.init.clone(),
         };
         let memory = cx.others.clone();
+        let of_memory = self.memory_lengths.is_some() || self.memory_key_padding_mask.is_some();
+        if memory.is_empty() && of_memory {
+            return Err(LayerError(
+                "`memory_lengths` and `memory_key_padding_mask` need a memory: `from: [x, memory]`"
+                    .into(),
+            ));
+        }
         let mut y =
             self.part(cx, x, "norm1", |cx, x| cx.inside("self_attn", &attention, x, vec![]))?;
         let mut last = "norm2";
         if !memory.is_empty() {
-            let across =
-                MultiHeadAttention { causal: false, window: None, positions: None, ..attention };
+            let across = MultiHeadAttention {
+                causal: false,
+                window: None,
+                positions: None,
+                lengths: self.memory_lengths.clone(),
+                key_padding_mask: self.memory_key_padding_mask.clone(),
+                documents: None,
+                ..attention
+            };
             y = self.part(cx, y, last, |cx, y| cx.inside("multihead_attn", &across, y, memory))?;
             last = "norm3";
         }

@@ -37,6 +37,7 @@ pub mod selection;
 pub mod softmax;
 pub mod stats;
 pub mod tile;
+pub mod to_float;
 pub mod unfold;
 pub mod update;
 
@@ -342,6 +343,7 @@ ops! {
     rope,
     softmax,
     stats,
+    to_float,
     unfold,
     update,
 }

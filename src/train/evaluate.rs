@@ -1,11 +1,13 @@
 //! Evaluation: metrics over a whole set. Sums over its batches are made on the device and added
 //! here; for a metric that needs each prediction, the outputs are read back batch by batch.
 
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 
 use crate::config::loss::Term;
 use crate::config::metric::Metric;
-use crate::data::Dataset;
+use crate::data::{Dataset, Loader};
 use crate::device::{Executor, Globals, Run};
 use crate::layers::loss::Statistics;
 use crate::plan::ProgramId;
@@ -58,26 +60,27 @@ pub fn evaluate(
     compiled: &Compiled,
     programs: &[ProgramId],
     terms: &[Term<'_>],
-    set: &Dataset,
+    set: &Arc<Dataset>,
     name: &str,
 ) -> Result<Evaluation, TrainError> {
     let size = compiled.eval_sizes.iter().copied().max().unwrap_or(1);
     let mut sums = Sums(vec![0.0; compiled.statistics.count]);
     let mut streams = Streams::new(compiled, terms);
-    let mut buffers = set.buffers(size);
+    let mut loader = Loader::in_order(set.clone(), size);
     let mut done = 0;
     while done < set.len() {
-        let ids: Vec<usize> = (done..set.len().min(done + size)).collect();
-        set.fill(&ids, &mut buffers)?;
-        let inputs = buffers.inputs();
-        let program = program(compiled, programs, ids.len())?;
+        let batch = loader.next_step()?;
+        let micro = &batch.micros[0];
+        let inputs = micro.inputs();
+        let program = program(compiled, programs, micro.size)?;
         let globals = Globals::default();
         executor.submit(&[Run { program, inputs: inputs.clone(), globals }], done as u64)?;
         for report in executor.reports(streams.read_outputs())? {
             sums.add(&report.values);
         }
         streams.update(executor, &compiled.plan.programs[program], &inputs)?;
-        done += ids.len();
+        done += micro.size;
+        loader.recycle(batch);
     }
     for report in executor.reports(true)? {
         sums.add(&report.values);

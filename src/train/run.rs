@@ -9,12 +9,11 @@ use crate::config::health::{Action, NotFinite};
 use crate::config::schedule::Schedule;
 use crate::config::types::{Config, Precision};
 use crate::data::{Batches, Dataset, Loader, StepBatch};
-use crate::device::{DeviceError, Executor, Globals, Report, Run};
-use crate::ops::update::{AVERAGE, NOISE};
+use crate::device::{DeviceError, Executor, Globals, Report};
 use crate::plan::{Page, REPORT_HEAD, Slot};
 
 use super::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
-use super::compile::{Compiled, with_factors};
+use super::compile::Compiled;
 use super::error::TrainError;
 use super::evaluate::{self, Evaluation};
 use super::health;
@@ -24,6 +23,7 @@ use super::rules::{self, Clock, Strike};
 use super::run_dir::RunDir;
 use super::schedule;
 use super::signals::{Signals, Stop};
+use super::step;
 use super::watch::{self, Metrics};
 use super::weights;
 
@@ -267,58 +267,14 @@ impl Trainer<'_> {
         schedule::rate(&self.config.schedule, base, step, self.total_steps) * self.lr_factor()
     }
 
-    fn globals(&self, step: u64, micro: usize) -> Globals {
-        let mut hyper = self.compiled.rule.hyper(self.rate(step), step);
-        if let Some(noise) = &self.config.train.gradient_noise {
-            hyper[NOISE] = (noise.eta / (1.0 + step as f64).powf(noise.gamma)).sqrt() as f32;
-        }
-        if let Some(average) = &self.config.average {
-            hyper[AVERAGE] = schedule::average_weight(average, step) as f32;
-        }
-        Globals {
-            step: step as u32,
-            micro: micro as u32,
-            seed: [self.config.seed as u32, (self.config.seed >> 32) as u32],
-            hyper,
-            ..Globals::default()
-        }
-    }
-
     fn submit(&mut self, batch: &StepBatch, step: u64) -> Result<(), TrainError> {
         let factors = self.compiled.factors(batch);
-        let runs = self.runs(batch, &factors, step)?;
+        let runs = step::runs(self.compiled, batch, &factors, self.globals(step))?;
         Ok(self.executor.submit(&runs, step)?)
     }
 
-    /// The programs of one step: each micro-batch, its accumulation, then the update.
-    fn runs<'b>(
-        &self,
-        batch: &'b StepBatch,
-        factors: &'b Option<Vec<f32>>,
-        step: u64,
-    ) -> Result<Vec<Run<'b>>, DeviceError> {
-        let roles = &self.compiled.plan.roles;
-        let mut runs = Vec::new();
-        for (micro, part) in batch.micros.iter().enumerate() {
-            let at = self.compiled.train_sizes.iter().position(|size| *size == part.size);
-            let Some(at) = at else {
-                return Err(DeviceError::Unfit(format!(
-                    "no step was planned for batches of {}",
-                    part.size
-                )));
-            };
-            let globals = self.globals(step, micro);
-            let inputs = with_factors(part.inputs(), factors);
-            runs.push(Run { program: roles.train[at], inputs, globals });
-            runs.extend(roles.accumulate.map(|program| Run {
-                program,
-                inputs: Vec::new(),
-                globals,
-            }));
-        }
-        let globals = self.globals(step, 0);
-        runs.extend(roles.update.map(|program| Run { program, inputs: Vec::new(), globals }));
-        Ok(runs)
+    fn globals(&self, step: u64) -> Globals {
+        step::globals(self.config, self.compiled, self.rate(step), step)
     }
 
     /// A step's numbers: checks them, records them, and gives the batch's buffers back.
@@ -437,7 +393,8 @@ impl Trainer<'_> {
         loss: f32,
     ) -> Result<TrainError, TrainError> {
         let factors = self.compiled.factors(batch);
-        let runs = self.runs(batch, &factors, batch.step)?;
+        let globals = self.globals(batch.step);
+        let runs = step::runs(self.compiled, batch, &factors, globals)?;
         let first = health::first_bad(self.executor.as_mut(), self.compiled, &runs)?;
         self.progress.finish();
         Ok(TrainError::NotFinite {

@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torchvision
+from torchvision.transforms import v2
 from safetensors.torch import save_file
 from torchvision.transforms import InterpolationMode as Mode
 from torchvision.transforms.v2 import functional as F
@@ -42,6 +43,15 @@ out["posterize"] = F.posterize(x, 3)
 out["solarize"] = F.solarize(x, 0.43)
 out["auto_contrast"] = F.autocontrast(x)
 out["equalize"] = F.equalize(x)
+
+# Strengths of each kind of change by step; 0 where a kind has none.
+for name, policy in (("rand_augment", v2.RandAugment()), ("trivial_augment", v2.TrivialAugmentWide())):
+    for size in ((20, 28), (32, 32), (224, 224)):
+        rows = []
+        for strengths, _ in policy._AUGMENTATION_SPACE.values():
+            strength = strengths(31, *size)
+            rows.append(torch.zeros(31) if strength is None else torch.as_tensor(strength).float())
+        out[f"{name}_{size[0]}x{size[1]}"] = torch.stack(rows)
 
 spec = {"made_with": {"torch": torch.__version__, "torchvision": torchvision.__version__}}
 path = sys.argv[1] if len(sys.argv) > 1 else "tests/reference/augment.safetensors"

@@ -76,6 +76,25 @@ fn colours_are_those_of_torchvision() {
     compare("equalize", 1e-6, colour::equalize);
 }
 
+#[test]
+fn strengths_are_those_of_torchvision() {
+    for (rows, cols) in [(20, 28), (32, 32), (224, 224)] {
+        let mut pixels = vec![0.0; rows * cols];
+        let image = Image { pixels: &mut pixels, rows, cols };
+        for (name, space) in [
+            ("rand_augment", policy::Space::rand_augment(&image)),
+            ("trivial_augment", policy::Space::trivial_augment()),
+        ] {
+            let wanted = reference(&format!("{name}_{rows}x{cols}"));
+            assert_eq!(wanted.len(), 31 * policy::KINDS);
+            for (at, wanted) in wanted.iter().enumerate() {
+                let (kind, step) = (at / 31, at % 31);
+                assert_eq!(space.strength(kind, step), *wanted, "{name}: {kind}, step {step}");
+            }
+        }
+    }
+}
+
 fn every_rule() -> Vec<Augment> {
     vec![
         Augment::RandomCrop(RandomCrop { padding: 2 }),

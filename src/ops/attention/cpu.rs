@@ -26,6 +26,8 @@ pub(super) fn backward_scratch(e: &Extents) -> usize {
 /// One head's view of a sample's packed projections.
 struct Head<'a, R> {
     qkv: &'a [R],
+    /// Number of the segment of each position, where there are segments.
+    segments: Option<&'a [R]>,
     e: Extents,
     index: usize,
 }
@@ -39,6 +41,17 @@ impl<'a, R: Real> Head<'a, R> {
 
     fn column(&self, which: usize) -> usize {
         which * self.e.width + self.index * self.e.head
+    }
+
+    /// Makes those products of query `q`, from key `first` on, −∞ whose keys are not of its segment.
+    fn hide(&self, q: usize, first: usize, row: &mut [R]) {
+        let Some(segments) = self.segments else { return };
+        let own = segments[q];
+        for (product, &other) in row.iter_mut().zip(&segments[first..]) {
+            if other < R::ZERO || (own >= R::ZERO && own != other) {
+                *product = R::NEG_INFINITY;
+            }
+        }
     }
 }
 
@@ -105,6 +118,7 @@ fn drop_row<R: Real>(
 pub(super) fn forward<R: Real>(op: &Attention, call: Call<'_, R>) {
     let e = op.extents(call.in_types[0]);
     let qkv = call.f(0);
+    let segments = (call.ins.len() > 1).then(|| call.f(1));
     let [out, lse] = call.outs else { unreachable!("two results") };
     let each = BLOCK.min(e.length) * e.length;
     let samples = out
@@ -113,8 +127,9 @@ pub(super) fn forward<R: Real>(op: &Attention, call: Call<'_, R>) {
         .zip(call.scratch.par_chunks_mut(each));
     samples.enumerate().for_each(|(sample, ((out, lse), scores))| {
         let qkv = &qkv[sample * e.length * 3 * e.width..(sample + 1) * e.length * 3 * e.width];
+        let segments = segments.map(|all| &all[sample * e.length..(sample + 1) * e.length]);
         for index in 0..e.heads {
-            let head = Head { qkv, e, index };
+            let head = Head { qkv, segments, e, index };
             let lse = &mut lse[index * e.length..(index + 1) * e.length];
             simd(|| forward_head(op, call.globals, sample, &head, out, lse, scores));
         }
@@ -153,7 +168,13 @@ fn forward_head<R: Real>(
             p[seen.end - range.start..].fill(R::ZERO);
             let live = &mut p[seen.start - range.start..seen.end - range.start];
             slant(op, &e, head.index, (q, seen.start), live);
+            head.hide(q, seen.start, live);
             let top = live.iter().copied().fold(R::NEG_INFINITY, R::max) * scale;
+            if top == R::NEG_INFINITY {
+                live.fill(R::ZERO);
+                lse[q] = R::ZERO;
+                continue;
+            }
             live.iter_mut().for_each(|s| *s = (*s * scale - top).exp());
             let total = crate::ops::cpu::sum(live);
             lse[q] = top + total.ln();
@@ -179,6 +200,7 @@ fn forward_head<R: Real>(
 pub(super) fn backward<R: Real>(op: &Attention, call: Call<'_, R>) {
     let e = op.extents(call.in_types[0]);
     let (qkv, out, lse, d_out) = (call.f(0), call.f(1), call.f(2), call.f(3));
+    let segments = (call.ins.len() > 4).then(|| call.f(4));
     let each = backward_scratch(&e) / e.batch;
     let samples =
         call.outs[0].par_chunks_mut(e.length * 3 * e.width).zip(call.scratch.par_chunks_mut(each));
@@ -191,12 +213,13 @@ pub(super) fn backward<R: Real>(op: &Attention, call: Call<'_, R>) {
         let rows = part(out, e.length * e.width);
         let (out, d_out) = (&out[rows.clone()], &d_out[rows]);
         let lse = &lse[part(lse, e.heads * e.length)];
+        let segments = segments.map(|all| &all[part(all, e.length)]);
         for index in 0..e.heads {
             let grad = HeadGrad {
                 op,
                 globals: call.globals,
                 sample,
-                head: Head { qkv, e, index },
+                head: Head { qkv, segments, e, index },
                 out,
                 d_out,
                 lse: &lse[index * e.length..(index + 1) * e.length],
@@ -279,6 +302,7 @@ impl<R: Real> HeadGrad<'_, R> {
             }
             let (p, ds) = (&mut p[live.clone()], &mut ds[live]);
             slant(self.op, &e, head.index, (q, seen.start), p);
+            head.hide(q, seen.start, p);
             p.iter_mut().for_each(|s| *s = (*s * scale - self.lse[q]).exp());
             drop_row(self.op, self.globals, &e, at, ds);
             for (ds, p) in ds.iter_mut().zip(p.iter()) {

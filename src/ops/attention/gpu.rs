@@ -95,11 +95,23 @@ fn dims(op: &Attention, e: &Extents) -> Vec<u32> {
     ]
 }
 
+/// Lets a kernel see only within segments where the op has them: operand `input`, which it finds
+/// behind its other bindings.
+fn within_segments(launch: &mut Launch, call: &GpuCall<'_>, input: usize) {
+    if call.ins.len() > input {
+        let binding = launch.binds.len() as u32 + 2;
+        launch.kernel = (launch.kernel.clone())
+            .with_library("attention_open", "attention_segments")
+            .with("SEGMENTS", binding);
+        launch.binds.push(Bind::In(input));
+    }
+}
+
 fn grid(e: &Extents) -> [u32; 3] {
     fold_groups(e.batch * e.heads * e.length.div_ceil(block(e)))
 }
 
-/// Operands: qkv → out, log-sums.
+/// Operands: qkv and segments where there are some → out, log-sums.
 pub(super) fn forward(op: &Attention, e: &Extents, call: &GpuCall<'_>) -> Vec<Launch> {
     let (kernel, grid) = match units(e, &call.ins[..1], call) {
         Some(units) => {
@@ -108,7 +120,10 @@ pub(super) fn forward(op: &Attention, e: &Extents, call: &GpuCall<'_>) -> Vec<La
         None => (kernel(op, e, "attention", "attention").stored("qkv", call.ins[0]), grid(e)),
     };
     let binds = vec![Bind::In(0), Bind::Out(0), Bind::Out(1)];
-    vec![Launch { kernel: kernel.stored("out", call.outs[0]), dims: dims(op, e), binds, grid }]
+    let mut launch =
+        Launch { kernel: kernel.stored("out", call.outs[0]), dims: dims(op, e), binds, grid };
+    within_segments(&mut launch, call, 1);
+    vec![launch]
 }
 
 /// Elements of δ.
@@ -153,5 +168,7 @@ pub(super) fn backward(op: &Attention, e: &Extents, call: &GpuCall<'_>) -> Vec<L
         binds: vec![Bind::In(0), Bind::In(2), Bind::In(3), Bind::Scratch, Bind::Out(0)],
         grid,
     };
-    vec![queries, keys]
+    let mut launches = vec![queries, keys];
+    launches.iter_mut().for_each(|launch| within_segments(launch, call, 4));
+    launches
 }

@@ -12,13 +12,17 @@ use std::sync::Arc;
 
 use crate::cpu_by_eval;
 use crate::graph::{Graph, ShapeError, TensorType};
+use crate::ops::map;
+use crate::ops::to_float::ToFloat;
 use crate::ops::{
     Call, Case, Domain, GpuCall, Grad, GradCall, Launch, Op, Port, Real, ScratchCall, Storage,
     Target,
 };
 
-/// Operand qkv `[batch, length, 3·width]`: queries, keys and values one after another, heads side
-/// by side in each. Results: the mixed values `[batch, length, width]` and log Σ e^s
+/// Operands: qkv `[batch, length, 3·width]`, queries, keys and values one after another, heads side
+/// by side in each; and where not every position sees all others, segments `[batch, length]`: a
+/// query sees the keys of its own segment. A number below zero marks padding: nothing sees it, and
+/// its queries see all that is not padding. A query that sees nothing gives zeros. Results: the mixed values `[batch, length, width]` and log Σ e^s
 /// `[batch, heads, length]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
@@ -36,7 +40,8 @@ pub struct Attention {
     pub stream: u32,
 }
 
-/// Operands qkv, out, log-sums and the cotangent of out; result d_qkv.
+/// Operands qkv, out, log-sums, the cotangent of out, and segments where there are some; result
+/// d_qkv.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionGrad(Attention);
 
@@ -103,6 +108,9 @@ impl Op for Attention {
             ));
         }
         let e = self.extents(ins[0]);
+        if let Some(ty) = ins.get(1).filter(|ty| ty.shape.dims() != [e.batch, e.length]) {
+            return Err(format!("expected segments [{}, {}], got {ty}", e.batch, e.length));
+        }
         if e.head > gpu::MAX_HEAD {
             return Err(format!(
                 "heads of {} features are wider than the {} that are supported",
@@ -118,12 +126,16 @@ impl Op for Attention {
 
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
         let Some(d_out) = call.d_outs[0] else {
-            return Ok(vec![Grad::Stops("the log-sums are not trained through")]);
+            let stops = Grad::Stops("the log-sums are not trained through");
+            return Ok(vec![stops; call.ins.len()]);
         };
         let op = AttentionGrad(self.clone());
-        let d_qkv =
-            graph.apply(Arc::new(op), &[call.ins[0], call.outs[0], call.outs[1], d_out])?[0];
-        Ok(vec![Grad::Flows(d_qkv)])
+        let mut operands = vec![call.ins[0], call.outs[0], call.outs[1], d_out];
+        operands.extend(&call.ins[1..]);
+        let d_qkv = graph.apply(Arc::new(op), &operands)?[0];
+        let mut grads = vec![Grad::Flows(d_qkv)];
+        grads.extend((call.ins.len() > 1).then_some(Grad::Stops("segments are numbers of parts")));
+        Ok(grads)
     }
 
     fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
@@ -134,9 +146,9 @@ impl Op for Attention {
 
     fn storage(&self, port: Port) -> Storage {
         match port {
-            Port::In(_) => Storage::Factor,
+            Port::In(0) => Storage::Factor,
             Port::Out(0) => Storage::Either,
-            Port::Out(_) => Storage::Single,
+            Port::In(_) | Port::Out(_) => Storage::Single,
         }
     }
 
@@ -161,8 +173,8 @@ impl Op for AttentionGrad {
         Ok(vec![ins[0].clone()])
     }
 
-    fn grad(&self, _graph: &mut Graph, _call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
-        Ok(vec![Grad::Stops("second derivatives are not built"); 4])
+    fn grad(&self, _graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
+        Ok(vec![Grad::Stops("second derivatives are not built"); call.ins.len()])
     }
 
     fn flops(&self, ins: &[&TensorType], _outs: &[&TensorType]) -> u64 {
@@ -225,6 +237,19 @@ pub fn cases() -> Vec<Case> {
         alibi: true,
         ..window(heads, 1)
     };
+    // Three segments and padding, in no order.
+    let segments = |name: &'static str, op: Attention, [batch, length, head]: [usize; 3]| {
+        let ins = vec![
+            (TensorType::f32([batch, length, 3 * op.heads * head]), Domain::Normal),
+            (TensorType::i32([batch, length]), Domain::Index(4)),
+        ];
+        Case::graph(name, ins, move |graph, ins| {
+            let numbers = graph.op(ToFloat, &[ins[1]])?;
+            let numbers = map::unary(graph, numbers, |code, x| code.offset(x, -1.0))?;
+            Ok(vec![graph.apply(Arc::new(op.clone()), &[ins[0], numbers])?[0]])
+        })
+    };
+    let full = |heads: usize| Attention { causal: false, window: None, ..window(heads, 1) };
     vec![
         case("length1", 1, 1, 1, 4, true, 0.0),
         case("causal_length7", 2, 7, 2, 4, true, 0.0),
@@ -255,6 +280,15 @@ pub fn cases() -> Vec<Case> {
             "alibi_heads5_window3_length11",
             Attention { alibi: true, dropout: 0.2, ..window(5, 3) },
             [1, 11, 4],
+        ),
+        segments("segments_length1", full(1), [2, 1, 4]),
+        segments("segments_length37", full(2), [2, 37, 8]),
+        segments("segments_window5_length70", window(1, 5), [2, 70, 20]),
+        segments("segments_length48_head32", full(2), [1, 48, 32]),
+        segments(
+            "segments_causal_dropout_length208_head16",
+            Attention { window: None, dropout: 0.1, ..window(1, 1) },
+            [1, 208, 16],
         ),
     ]
 }

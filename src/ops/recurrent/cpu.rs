@@ -71,6 +71,7 @@ pub(super) fn forward<R: Real>(op: &Recurrent, call: Call<'_, R>) {
     let Extents { batch, time, hidden } = e;
     let (width, kept_width) = (op.cell.gates() * hidden, op.cell.kept() * hidden);
     let (x, weight, bias) = (call.f(0), call.f(1), call.f(2));
+    let lengths = (call.ins.len() == 4).then(|| call.f(3));
     let [h, kept] = call.outs else { unreachable!("two results") };
     let (across, c) = call.scratch.split_at_mut(width * hidden);
     par_rows(across, width, together(width), |first, rows| {
@@ -113,6 +114,9 @@ pub(super) fn forward<R: Real>(op: &Recurrent, call: Call<'_, R>) {
             let x = &x[(sample * time + at) * width..][..width];
             let (kept, h) =
                 (&mut kept[at * kept_width..][..kept_width], &mut h[at * hidden..][..hidden]);
+            if lengths.is_some_and(|lengths| R::of(at as f64) >= lengths[sample]) {
+                return rest(op.cell, kept, h, c);
+            }
             simd(|| finish(op.cell, kept, h, c, x));
         });
     }
@@ -157,6 +161,17 @@ fn finish<R: Real>(cell: Cell, kept: &mut [R], h: &mut [R], c: &mut [R], x: &[R]
             zip(n, x, r, s, |_, x, r, s| (x + r * s).tanh());
             zip(h, z, n, n, |h, z, n, _| (R::ONE - z) * n + z * h);
         }
+    }
+}
+
+/// A step beyond the length of its sample: no state, and gates of which no gradient comes.
+fn rest<R: Real>(cell: Cell, kept: &mut [R], h: &mut [R], c: &mut [R]) {
+    kept.fill(R::ZERO);
+    h.fill(R::ZERO);
+    c.fill(R::ZERO);
+    if cell == Cell::Gru {
+        let [_, _, _, n] = parts_mut(kept);
+        n.fill(R::ONE);
     }
 }
 

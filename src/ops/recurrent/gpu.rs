@@ -44,14 +44,18 @@ fn launches(
     steps.map(launch).collect()
 }
 
-/// Operands x, weight, bias → h, kept.
-pub(super) fn forward(op: &Recurrent, x: &TensorType, e: Extents) -> Vec<Launch> {
+/// Operands x, weight, bias and lengths where there are some → h, kept.
+pub(super) fn forward(op: &Recurrent, ins: &[&TensorType], e: Extents) -> Vec<Launch> {
     let mut kernel =
-        kernel(op, e, "recurrent", ["lstm_cell", "rnn_cell", "gru_cell"]).stored("x", x);
+        kernel(op, e, "recurrent", ["lstm_cell", "rnn_cell", "gru_cell"]).stored("x", ins[0]);
     if matches!(op.cell, Cell::Tanh | Cell::Relu) {
         kernel = kernel.with("RELU", u32::from(op.cell == Cell::Relu));
     }
-    let binds = [Bind::In(0), Bind::In(1), Bind::Out(0), Bind::Out(1), Bind::In(2)];
+    let mut binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0), Bind::Out(1), Bind::In(2)];
+    if ins.len() == 4 {
+        kernel = kernel.with_library("recurrent_whole", "recurrent_lengths");
+        binds.push(Bind::In(3));
+    }
     launches(&kernel, &binds, e, FORWARD, op.steps(e.time))
 }
 

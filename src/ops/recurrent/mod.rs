@@ -9,7 +9,8 @@
 //! - gru (Cho et al. 2014): r, z = σ(x + s), n = tanh(x + r·s), h' = (1 − z)·n + z·h; parts in the
 //!   order r, z, n.
 //!
-//! States start from zero.
+//! States start from zero. Where samples have lengths of their own, steps beyond a sample's length
+//! leave its state at zero, so that the way back starts at the last step that it has.
 
 mod cpu;
 mod gpu;
@@ -59,9 +60,10 @@ impl Cell {
     }
 }
 
-/// A cell over all steps. Operands: x `[batch, time, gates·hidden]`, W_hh `[gates·hidden, hidden]`
-/// and b_hh `[gates·hidden]`. Results: h `[batch, time, hidden]` after each step, and what the
-/// gradient needs, `[batch, time, kept·hidden]`.
+/// A cell over all steps. Operands: x `[batch, time, gates·hidden]`, W_hh `[gates·hidden, hidden]`,
+/// b_hh `[gates·hidden]`, and where samples end before the last step, how many steps each has,
+/// `[batch]`. Results: h `[batch, time, hidden]` after each step, zero beyond a sample's length, and
+/// what the gradient needs, `[batch, time, kept·hidden]`, there such that it is zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recurrent {
     /// The cell.
@@ -152,8 +154,12 @@ impl Op for Recurrent {
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
         let gates = self.cell.gates();
-        let [x, weight, bias] = ins else {
-            return Err(format!("expected x, a weight and a bias, got {} operands", ins.len()));
+        let ([x, weight, bias], lengths) = (match ins {
+            [first @ .., lengths] if ins.len() == 4 => (first, Some(lengths)),
+            all => (all, None),
+        }) else {
+            let found = ins.len();
+            return Err(format!("expected x, a weight, a bias and lengths, got {found} operands"));
         };
         let hidden = weight.shape.last();
         let &[batch, time, width] = x.shape.dims() else {
@@ -166,13 +172,17 @@ impl Op for Recurrent {
                 x.shape, weight.shape, bias.shape
             ));
         }
+        if let Some(ty) = lengths.filter(|ty| ty.shape.dims() != [batch]) {
+            return Err(format!("expected lengths of {batch} samples, got {ty}"));
+        }
         let e = Extents { batch, time, hidden };
         Ok(vec![e.sequence(1), e.sequence(self.cell.kept())])
     }
 
     fn grad(&self, graph: &mut Graph, call: &GradCall<'_>) -> Result<Vec<Grad>, ShapeError> {
         let Some(d_h) = call.d_outs[0] else {
-            return Ok(vec![Grad::Stops("what is kept is not trained through"); 3]);
+            let stops = Grad::Stops("what is kept is not trained through");
+            return Ok(vec![stops; call.ins.len()]);
         };
         let (h, kept) = (call.outs[0], call.outs[1]);
         let mut operands = vec![d_h, call.ins[1], kept];
@@ -183,6 +193,7 @@ impl Op for Recurrent {
         let (rows, width) = (e.batch * e.time, self.cell.gates() * e.hidden);
         let d_s = graph.reshape(d_s, [rows, width])?;
         let mut grads = vec![Grad::Flows(d_x), Grad::Unneeded, Grad::Unneeded];
+        grads.extend((call.ins.len() == 4).then_some(Grad::Stops("lengths are counts")));
         if call.needs[1] {
             let before = self.before(graph, h)?;
             let before = graph.reshape(before, [rows, e.hidden])?;
@@ -205,7 +216,7 @@ impl Op for Recurrent {
     }
 
     fn gpu(&self, call: &GpuCall<'_>) -> Vec<Launch> {
-        gpu::forward(self, call.ins[0], Extents::of(call.outs[0]))
+        gpu::forward(self, call.ins, Extents::of(call.outs[0]))
     }
 
     fn scratch(&self, call: &ScratchCall<'_>) -> usize {
@@ -269,6 +280,13 @@ pub fn cases() -> Vec<Case> {
             Ok(vec![graph.apply(Arc::new(op.clone()), ins)?[0]])
         })
     };
+    // As above, with samples of no steps, of some, and of all.
+    let short = |name: &str, cell: Cell, extents: [usize; 3], reverse: bool| {
+        let mut case = case(name, cell, extents, reverse);
+        let lengths = Domain::Uniform(-0.5, extents[1] as f32);
+        case.ins.push((TensorType::f32([extents[0]]), lengths));
+        Case { not_differentiated: vec![3], ..case }
+    };
     vec![
         case("lstm_one", Cell::Lstm, [1, 1, 1], false),
         case("lstm_batch3_time5_hidden7", Cell::Lstm, [3, 5, 7], false),
@@ -281,5 +299,11 @@ pub fn cases() -> Vec<Case> {
         case("rnn_batch3_time5_hidden7_reverse", Cell::Tanh, [3, 5, 7], true),
         case("rnn_batch5_time4_hidden68", Cell::Tanh, [5, 4, 68], false),
         case("rnn_relu_batch2_time3_hidden20", Cell::Relu, [2, 3, 20], false),
+        short("lstm_lengths", Cell::Lstm, [5, 6, 7], false),
+        short("lstm_lengths_reverse", Cell::Lstm, [35, 3, 12], true),
+        short("gru_lengths", Cell::Gru, [5, 6, 12], false),
+        short("gru_lengths_reverse", Cell::Gru, [7, 5, 9], true),
+        short("rnn_lengths", Cell::Relu, [3, 5, 4], false),
+        short("rnn_lengths_reverse", Cell::Tanh, [5, 4, 7], true),
     ]
 }

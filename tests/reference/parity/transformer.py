@@ -59,6 +59,29 @@ memory = {"from": ["x0", "x1"], "causal": True}
 decoder("decoder", 6, {"num_heads": 2, "dim_feedforward": 7} | still | memory, [(2, 5), (2, 3)])
 first = {"num_heads": 4, "dim_feedforward": 5, "norm_first": True, "activation": "gelu"}
 decoder("decoder_norm_first", 8, first | still | memory, [(1, 3), (1, 7)])
+padded = torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 1, 1]]).bool()
+family.layer(
+    "encoder_key_padding_mask",
+    "transformer_block",
+    {"num_heads": 2, "dim_feedforward": 11, "dropout": 0.0, "key_padding_mask": "x1"},
+    nn.TransformerEncoderLayer(6, 2, 11, dropout=0.0, batch_first=True),
+    [(2, 5, 6), lambda family: padded.int()],
+    forward=lambda module, x, _: module(x, src_key_padding_mask=padded),
+)
+lengths = {"lengths": "x2", "memory_lengths": "x3", "from": ["x0", "x1"]}
+family.layer(
+    "decoder_lengths",
+    "transformer_block",
+    {"num_heads": 2, "dim_feedforward": 7} | still | lengths,
+    nn.TransformerDecoderLayer(6, 2, 7, dropout=0.0, batch_first=True),
+    [(2, 5, 6), (2, 3, 6), lambda family: torch.tensor([3, 1]), lambda family: torch.tensor([3, 2])],
+    forward=lambda module, x, memory, own, others: module(
+        x,
+        memory,
+        tgt_key_padding_mask=padded,
+        memory_key_padding_mask=torch.arange(3) >= others[:, None],
+    ),
+)
 for name, activation in (("swiglu", F.silu), ("geglu", F.gelu)):
     options = {"num_heads": 2, "dim_feedforward": 11, "activation": name, "norm": "rms_norm", "eps": 1e-3}
     options |= {"norm_first": True, "bias": False, "causal": True} | still
