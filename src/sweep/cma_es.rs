@@ -174,9 +174,8 @@ fn eigen(matrix: &[Vec<f64>]) -> (Vec<f64>, Vec<Vec<f64>>) {
                 for row in a.iter_mut().chain(vectors.iter_mut()) {
                     (row[p], row[q]) = (c * row[p] - s * row[q], s * row[p] + c * row[q]);
                 }
-                for k in 0..n {
-                    (a[p][k], a[q][k]) = (c * a[p][k] - s * a[q][k], s * a[p][k] + c * a[q][k]);
-                }
+                let turn = |(x, y): (&f64, &f64)| (c * x - s * y, s * x + c * y);
+                (a[p], a[q]) = a[p].iter().zip(&a[q]).map(turn).unzip();
             }
         }
     }
