@@ -203,7 +203,7 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
     let table = records::csv::write(&shown).map_err(CheckpointError::io("write", &shown));
     let outcome = outcome?;
     table?;
-    show(&outcome, &shown, &info, args.json);
+    show(&outcome, total, &shown, &info, args.json);
     Ok(outcome.stopped.map_or(0, |stop| stop.exit_code()))
 }
 
@@ -442,12 +442,12 @@ fn resume(
     Ok((folder, state))
 }
 
-fn show(outcome: &Outcome, folder: &Path, info: &DeviceInfo, as_json: bool) {
+fn show(outcome: &Outcome, total: u64, folder: &Path, info: &DeviceInfo, as_json: bool) {
     let metrics: serde_json::Map<String, serde_json::Value> =
         outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     if as_json {
         let document = json!({
-            "run": folder, "step": outcome.step, "metrics": metrics, "best": outcome.best, "device": info,
+            "run": folder, "step": outcome.step, "total_steps": total, "metrics": metrics, "best": outcome.best, "device": info,
             "checkpoint": outcome.checkpoint, "early_stop": outcome.early, "interrupted": outcome.stopped.is_some(),
         });
         return super::print(&document.to_string());
