@@ -23,6 +23,7 @@ mod forward;
 mod freeze;
 mod group_norm;
 pub mod init;
+pub mod json_schema;
 mod l2_normalize;
 mod language;
 mod layer_norm;
