@@ -1,3 +1,4 @@
+// @use lib/embedding_id
 // Rows of a table [rows, width] by id: out[i, j] = table[ids[i], j]; one thread an element. An id
 // outside of the table gives NaN.
 
@@ -20,7 +21,7 @@ fn embedding(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     if (i >= dims.n) {
         return;
     }
-    let id = ids[i / dims.width];
+    let id = id_of(ids[i / dims.width]);
     if (id < dims.rows) {
         out[i] = out_t(table[id * dims.width + i % dims.width]);
     } else {

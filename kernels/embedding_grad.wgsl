@@ -1,3 +1,4 @@
+// @use lib/embedding_id
 // The gradient of an embedding's table: out[r, j] = Σ dy[i, j] over the places i where ids[i] = r, in
 // their order by quarters. A workgroup takes one row and 64 columns. It looks at 1,024 ids at a
 // time; where the row is among them, a list of its places is made by a running count, and four groups
@@ -46,7 +47,7 @@ fn embedding_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgrou
     var row = owner;
     var exists = owner < dims.rows;
     if (BY_ROW == 0u) {
-        row = ids[min(owner, dims.ids - 1u)];
+        row = id_of(ids[min(owner, dims.ids - 1u)]);
         exists = owner < dims.ids && row < dims.rows && row != dims.padding;
     }
     let column = (index % strips) * 64u + local % 64u;
@@ -64,7 +65,7 @@ fn embedding_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgrou
         var own = 0u;
         for (var e = 0u; e < 4u; e++) {
             let place = first + local * 4u + e;
-            if (place < dims.ids && ids[min(place, dims.ids - 1u)] == row && row != dims.padding) {
+            if (place < dims.ids && id_of(ids[min(place, dims.ids - 1u)]) == row && row != dims.padding) {
                 own += 1u;
                 found = 1u;
                 if (BY_ROW == 0u && place < owner) {
@@ -92,7 +93,7 @@ fn embedding_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgrou
         var to = counts[local] - own;
         for (var e = 0u; e < 4u; e++) {
             let place = first + local * 4u + e;
-            if (place < dims.ids && ids[min(place, dims.ids - 1u)] == row) {
+            if (place < dims.ids && id_of(ids[min(place, dims.ids - 1u)]) == row) {
                 places[to] = place;
                 to += 1u;
             }

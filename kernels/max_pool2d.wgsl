@@ -19,8 +19,8 @@ fn argmax(base: u32, o_row: u32, o_col: u32) -> u32 {
     let cols = window_cols(o_col);
     var best = rows.x * dims.in_cols + cols.x;
     var top = f32(x[base + best]);
-    for (var row = rows.x; row < rows.y; row++) {
-        for (var col = cols.x; col < cols.y; col++) {
+    for (var row = rows.x; row < rows.y; row += dims.step_rows) {
+        for (var col = cols.x; col < cols.y; col += dims.step_cols) {
             let at = row * dims.in_cols + col;
             if (f32(x[base + at]) > top || (is_nan(f32(x[base + at])) && !is_nan(top))) {
                 top = f32(x[base + at]);

@@ -121,7 +121,32 @@ fn the_generated_references_are_current() {
         let written = fs::read_to_string(docs.join(file)).unwrap();
         assert!(
             written.contains(generated.trim_end()),
-            "docs/{file} is old: write it anew with `wootz schema {flag}`"
+            "docs/{file} is old: write it anew with scripts/references.sh"
+        );
+    }
+}
+
+/// Runs in the long form of the tests only: while options are being added, what editors know may be
+/// a day old.
+#[test]
+fn the_schemas_of_editors_are_current() {
+    if !soak() {
+        return;
+    }
+    let schemas = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/schema");
+    for (file, section) in [
+        ("config.json", None),
+        ("model.json", Some("model")),
+        ("optimizer.json", Some("optimizer")),
+        ("sweep.json", Some("sweep")),
+    ] {
+        let mut command = wootz();
+        command.arg("schema").args(section.iter().flat_map(|name| ["--section", name]));
+        let generated = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let written = fs::read_to_string(schemas.join(file)).unwrap();
+        assert!(
+            written == generated,
+            "configs/schema/{file} is old: write it anew with scripts/references.sh"
         );
     }
 }

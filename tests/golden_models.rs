@@ -32,9 +32,11 @@ enum Takes {
     Tokens(usize),
     /// Tokens, and the segment of each.
     Segments(usize),
+    /// So many numbers in one input, and so many inputs of one id.
+    Table(usize, usize),
 }
 
-use Takes::{Numbers, Segments, Tokens};
+use Takes::{Numbers, Segments, Table, Tokens};
 
 /// A known architecture.
 struct Golden {
@@ -102,6 +104,15 @@ const MODELS: &[Golden] = &[
         too_large_for: &[],
     },
     Golden {
+        file: "dlrm",
+        takes: Table(13, 26),
+        classes: 2,
+        parameters: 540_677_217,
+        loss: "binary_cross_entropy",
+        quick: false,
+        too_large_for: &["nvidia", "webgpu"],
+    },
+    Golden {
         file: "autoencoder",
         takes: Numbers(&[784]),
         classes: 2,
@@ -142,6 +153,10 @@ impl Golden {
             Tokens(length) => vec![spec("tokens", TensorType::i32([length]))],
             Segments(length) => {
                 ["tokens", "segments"].map(|name| spec(name, TensorType::i32([length]))).into()
+            }
+            Table(numbers, ids) => {
+                let ids = (1..=ids).map(|at| spec(&format!("c{at}"), TensorType::i32([1])));
+                ids.chain([spec("dense", TensorType::f32([numbers]))]).collect()
             }
         }
     }

@@ -1,12 +1,15 @@
 //! Every loss against PyTorch, value and gradient, on both executors: tests/reference/losses.py wrote
-//! the file.
+//! the file. docs/parity.md has a table of them, written by `WOOTZ_WRITE_PARITY=1 cargo test --test
+//! losses`.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
+use common::parity_page::{self, Part, Row};
 use common::reference::{self, Reference, Stored};
 use libtest_mimic::{Arguments, Failed, Trial};
 use safetensors::tensor::Dtype;
@@ -44,8 +47,9 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// The loss and its gradient with respect to the output, as the executor of a device gives them.
-fn run(case: &Case, device: &str) -> Result<(f64, Vec<f64>), Failed> {
+/// The loss and its gradient with respect to the output, as the executor of a device gives them, and
+/// the device's name.
+fn run(case: &Case, device: &str) -> Result<(f64, Vec<f64>, String), Failed> {
     let x = &case.tensors["x"];
     let none = Stored { dims: vec![x.dims[0]], dtype: Dtype::I32, bytes: vec![0; 4 * x.dims[0]] };
     let y = case.tensors.get("y").unwrap_or(&none);
@@ -80,9 +84,10 @@ fn run(case: &Case, device: &str) -> Result<(f64, Vec<f64>), Failed> {
     let dx =
         grad::grad(&mut graph, &seeds, &forward.inputs[..1]).map_err(|error| error.to_string())?[0];
     let sums = graph.op(Stats, &forward.stats)?;
-    let device = device::open(device, 2)?;
-    let plan = of_graph(&graph, &forward.inputs, &[sums, dx], &device.target(), Precision::Single)?;
-    let mut executor = device.prepare(&plan)?;
+    let opened = device::open(device, 2)?;
+    let name = if device == "cpu" { "CPU".to_owned() } else { opened.info().name };
+    let plan = of_graph(&graph, &forward.inputs, &[sums, dx], &opened.target(), Precision::Single)?;
+    let mut executor = opened.prepare(&plan)?;
     let mut inputs: Vec<&[u8]> = vec![&x.bytes, &y.bytes];
     let factors = built.statistics.factors(&[(x.dims[0], inputs.clone())]);
     inputs.extend(factors.as_deref().map(bytemuck::cast_slice::<f32, u8>));
@@ -95,14 +100,35 @@ fn run(case: &Case, device: &str) -> Result<(f64, Vec<f64>), Failed> {
     }
     let divisor = read[0][built.statistics.divisor];
     let gradient = read[1].iter().map(|d| d / divisor).collect();
-    Ok((built.statistics.objective(&read[0]), gradient))
+    Ok((built.statistics.objective(&read[0]), gradient, name))
+}
+
+/// The worst relative error of each case by device, for the page.
+static WORST: Mutex<BTreeMap<(String, String), f64>> = Mutex::new(BTreeMap::new());
+
+impl Case {
+    /// Its row of the page.
+    fn row(&self) -> Row {
+        let bare = |text: &str| {
+            let inside = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+            inside.unwrap_or(text).to_owned()
+        };
+        let inside = bare(&self.loss);
+        let (word, options) = inside.split_once(": ").unwrap_or((&inside, "defaults"));
+        if word.len() == 1 || self.loss.contains('\n') {
+            let sum = self.loss.replace('\n', "; ");
+            return Row::new(&["several", &sum, &self.name]);
+        }
+        Row::new(&[word, &bare(options).replace(": ", " "), &self.name])
+    }
 }
 
 fn compare(case: &Case, device: &str, tolerance: f64) -> Result<(), Failed> {
-    let (loss, gradient) = run(case, device)?;
+    let (loss, gradient, name) = run(case, device)?;
     let wanted = case.tensors["loss"].floats()[0];
     // A loss of zero (one sample, nothing to tell it from) has no scale of its own.
-    if (loss - wanted).abs() > tolerance * wanted.abs().max(1e-3) {
+    let off = (loss - wanted).abs() / wanted.abs().max(1e-3);
+    if off.is_nan() || off > tolerance {
         return Err(format!("the loss is {loss}, PyTorch's {wanted}").into());
     }
     let wanted = case.tensors["dx"].floats();
@@ -112,6 +138,8 @@ fn compare(case: &Case, device: &str, tolerance: f64) -> Result<(), Failed> {
         gradient.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / scale;
     // What is not a number is not below the tolerance either.
     if worst <= tolerance && gradient.iter().all(|d| d.is_finite()) {
+        let key = (case.name.clone(), format!("{name} f32"));
+        WORST.lock().unwrap().insert(key, worst.max(off));
         return Ok(());
     }
     Err(format!("the gradient is off by {worst:.1e}: {gradient:?}, PyTorch's {wanted:?}").into())
@@ -119,7 +147,8 @@ fn compare(case: &Case, device: &str, tolerance: f64) -> Result<(), Failed> {
 
 fn main() {
     let arguments = Arguments::from_args();
-    let cases: Vec<std::sync::Arc<Case>> = cases().into_iter().map(Into::into).collect();
+    let cases: Vec<Arc<Case>> = cases().into_iter().map(Into::into).collect();
+    let rows: Vec<Row> = cases.iter().map(|case| case.row()).collect();
     let devices = [("cpu", "cpu".to_owned()), ("gpu", common::gpu())];
     let mut trials = Vec::new();
     for ((kind, device), tolerance) in devices.into_iter().zip(TOLERANCE) {
@@ -129,5 +158,15 @@ fn main() {
             trials.push(Trial::test(name, move || compare(&case, &device, tolerance)));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    let writes = std::env::var_os("WOOTZ_WRITE_PARITY").is_some();
+    if !writes {
+        let rows = rows.clone();
+        let complete = move || parity_page::is_complete(Part::Losses, &rows).map_err(Failed::from);
+        trials.push(Trial::test("the_page_lists_every_case", complete));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if writes {
+        parity_page::write(Part::Losses, rows, &WORST.lock().unwrap());
+    }
+    conclusion.exit();
 }

@@ -9,7 +9,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use common::parity_page::{self, Row};
+use common::parity_page::{self, Part, Row};
 use common::reference::{self, Reference, floats};
 use libtest_mimic::{Arguments, Failed, Trial as Test};
 use wootz::device::cpu::CpuExecutor;
@@ -50,7 +50,7 @@ fn main() {
         for mut case in cases {
             case.family = family.clone();
             let name = format!("{family}::{}", case.name);
-            rows.push(Row::new(&case.layer, &case.options, &case.mode, &name));
+            rows.push(Row::new(&[&case.layer, &case.options, &case.mode, &name]));
             let (case, file) = (Arc::new(case), file.clone());
             let (again, again_file) = (case.clone(), file.clone());
             tests.push(Test::test(format!("cpu::{name}"), move || on_cpu(&case, &file)));
@@ -60,12 +60,12 @@ fn main() {
     let writes = std::env::var_os("WOOTZ_WRITE_PARITY").is_some();
     if !writes {
         let rows = rows.clone();
-        let complete = move || parity_page::is_complete(&rows).map_err(Failed::from);
+        let complete = move || parity_page::is_complete(Part::Layers, &rows).map_err(Failed::from);
         tests.push(Test::test("the_page_lists_every_case", complete));
     }
     let conclusion = libtest_mimic::run(&arguments, tests);
     if writes {
-        parity_page::write(rows, &WORST.lock().unwrap());
+        parity_page::write(Part::Layers, rows, &WORST.lock().unwrap());
     }
     conclusion.exit();
 }

@@ -14,7 +14,7 @@ use common::{Random, wootz};
 use serde_json::Value as Json;
 use wootz::config::load_sweep;
 use wootz::sweep::sobol::coordinate;
-use wootz::sweep::space;
+use wootz::sweep::space::{self, Draw};
 
 const BASE: &str = "
 version: 1
@@ -149,6 +149,81 @@ fn ten_trials_straight_are_four_and_six_more() {
     assert_eq!(lab.table("later").lines().count(), 11);
 }
 
+const HALVING: &str =
+    "space: {optimizer.adamw.lr: {log_uniform: [1.0e-5, 1.0e-1]}, train.epochs: {choice: [50]}}
+trials: 9
+sampler: random
+scheduler: {asha: {first: 40}}
+";
+
+#[test]
+fn successive_halving_goes_on_from_checkpoints_and_survives_kills() {
+    let lab = Lab::new(HALVING);
+    lab.sweep("whole", HALVING.split("sampler").next().unwrap());
+    for _ in 0..3 {
+        let mut child = lab
+            .command("straight", &["--device", "cpu"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    lab.run("straight");
+    lab.sweep("again", HALVING);
+    lab.run("again");
+    assert_eq!(lab.table("straight"), lab.table("again"));
+    let folders = ["straight", "again"].map(|name| last_bytes(&lab.0.path().join(name), 9));
+    assert_eq!(folders[0], folders[1]);
+
+    lab.run("whole");
+    let steps = |name: &str, trial| lab.show(name, trial)["steps"].as_u64().unwrap();
+    let sum = |name: &str| (0..9).map(|trial| steps(name, trial)).sum::<u64>();
+    assert!(sum("straight") * 5 <= sum("whole") * 2, "{} of {}", sum("straight"), sum("whole"));
+    let best: Json = (0..9)
+        .map(|trial| lab.show("straight", trial))
+        .find(|trial| trial["state"] == "done")
+        .expect("the best one came to its end");
+    // A trial that went on is the run that was never stopped.
+    let whole = lab.show("whole", best["trial"].as_u64().unwrap() as usize);
+    assert_eq!((&best["values"], &best["value"]), (&whole["values"], &whole["value"]));
+}
+
+#[test]
+fn a_sweep_ends_when_its_target_or_time_is_reached() {
+    let space = "space: {optimizer.adamw.lr: {log_uniform: [1.0e-4, 1.0e-1]}, train.epochs: {choice: [1]}}\n";
+    let lab = Lab::new(&format!("{space}trials: 10\ntarget: 100\n"));
+    lab.run("straight");
+    assert!(lab.output("straight", &["status"]).starts_with("1 trials: 1 done"));
+    lab.sweep("short", &format!("{space}trials: 1000\nminutes: 0.02\n"));
+    lab.run("short");
+    let trials = lab.table("short").lines().count() - 1;
+    assert!((1..1000).contains(&trials), "{trials} trials");
+    lab.run("short");
+    assert_eq!(lab.table("short").lines().count() - 1, trials, "its time is over");
+}
+
+#[test]
+fn trials_that_do_not_fit_together_run_one_after_the_other() {
+    let lab = Lab::new(
+        "space: {optimizer.adamw.lr: {log_uniform: [1.0e-4, 1.0e-1]}, train.epochs: {choice: [10]}}
+trials: 4
+parallel: 2
+memory_gib: 1.0e-6
+",
+    );
+    lab.run("straight");
+    let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let mut spans: Vec<_> = (0..4)
+        .map(|trial| lab.0.path().join(format!("straight/trials/{trial:04}")))
+        .map(|run| (time(run.join("config.yaml")), time(run.join("metrics.jsonl"))))
+        .collect();
+    spans.sort();
+    assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");
+}
+
 #[test]
 fn what_goes_wrong_is_a_result_with_a_reason() {
     let lab = Lab::new(
@@ -227,6 +302,14 @@ fn mistakes_in_a_sweep_are_found_at_their_line() {
         ("space: {seed: {uniform: [1, 0]}}\ntrials: 3\n", "the first bound is above the second"),
         ("space: {seed: {tied: sead}}\ntrials: 3\n", "`tied` of `seed` names `sead`"),
         ("space: {seed: {int: [0, 1]}}\n", "missing key `trials`"),
+        (
+            "space: {seed: {choice: [0, 1]}}\nsampler: cma_es\ntrials: 3\n",
+            "`cma_es` varies numbers",
+        ),
+        (
+            "space: {seed: {int: [0, 1]}}\nsampler: cma_es\ntrials: 3\nscheduler: {asha: {first: 5}}\n",
+            "trained to their ends",
+        ),
         ("space: {optimizer.adamw.lrr: {uniform: [0, 1]}}\ntrials: 3\n", "unknown key `lrr`"),
         ("space:\n  model.layers[9]: {choice: [relu]}\nsampler: grid\n", "past the end"),
         (
@@ -313,7 +396,7 @@ trials: 16
     let sweep = load_sweep(&lab.0.path().join("straight.yaml"), |_, _| None).unwrap();
     let mut cells = [[0; 4]; 4];
     for trial in 0..16 {
-        let values = space::values(&sweep, trial).unwrap();
+        let Draw::Values(values) = space::draw(&sweep, trial, &[]) else { panic!("values") };
         let lr = values["optimizer.adamw.lr"].as_f64().unwrap().log10() + 4.0;
         let p = values["model.layers[2].dropout.p"].as_f64().unwrap() / 0.2;
         cells[lr as usize][p as usize] += 1;

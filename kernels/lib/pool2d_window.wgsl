@@ -1,5 +1,6 @@
-// Windows of pooling: their extents inside the image, and the windows that hold a pixel. Where
-// ADAPTIVE is 1, window o of `count` goes from ⌊o·size/count⌋ up to ⌈(o + 1)·size/count⌉.
+// Windows of pooling: their extents inside the image, and the windows that reach over a pixel. The
+// size of a kernel counts its gaps. Where ADAPTIVE is 1, window o of `count` goes from
+// ⌊o·size/count⌋ up to ⌈(o + 1)·size/count⌉.
 
 const ADAPTIVE: u32 = 0u;
 
@@ -15,29 +16,33 @@ struct Dims {
     stride_cols: u32,
     pad_rows: u32,
     pad_cols: u32,
+    // Step between the rows and the columns of a window.
+    step_rows: u32,
+    step_cols: u32,
     count_include_pad: u32,
 }
 
 @group(0) @binding(0) var<uniform> dims: Dims;
 
 // First and one past the last input index of window o along an axis.
-fn window(o: u32, stride: u32, kernel: u32, pad: u32, size: u32, count: u32) -> vec2<u32> {
+fn window(o: u32, stride: u32, kernel: u32, pad: u32, step: u32, size: u32, count: u32) -> vec2<u32> {
     if (ADAPTIVE == 1u) {
         return vec2<u32>(o * size / count, ((o + 1u) * size + count - 1u) / count);
     }
     let start = o * stride;
-    return vec2<u32>(max(start, pad) - pad, min(max(start + kernel, pad) - pad, size));
+    let before = (max(start, pad) - start + step - 1u) / step * step;
+    return vec2<u32>(start + before - pad, min(max(start + kernel, pad) - pad, size));
 }
 
 fn window_rows(o: u32) -> vec2<u32> {
-    return window(o, dims.stride_rows, dims.kernel_rows, dims.pad_rows, dims.in_rows, dims.out_rows);
+    return window(o, dims.stride_rows, dims.kernel_rows, dims.pad_rows, dims.step_rows, dims.in_rows, dims.out_rows);
 }
 
 fn window_cols(o: u32) -> vec2<u32> {
-    return window(o, dims.stride_cols, dims.kernel_cols, dims.pad_cols, dims.in_cols, dims.out_cols);
+    return window(o, dims.stride_cols, dims.kernel_cols, dims.pad_cols, dims.step_cols, dims.in_cols, dims.out_cols);
 }
 
-// First and one past the last window that holds input index i along an axis.
+// First and one past the last window that reaches over input index i along an axis.
 fn holders(i: u32, stride: u32, kernel: u32, pad: u32, size: u32, count: u32) -> vec2<u32> {
     if (ADAPTIVE == 1u) {
         return vec2<u32>(i * count / size, min(((i + 1u) * count + size - 1u) / size, count));

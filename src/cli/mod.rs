@@ -15,6 +15,7 @@ mod find_lr;
 mod generate;
 mod plan;
 mod predict;
+mod report;
 mod rollback;
 mod schema;
 mod session;
@@ -22,6 +23,7 @@ mod sweep;
 mod train;
 mod tune;
 mod verify;
+mod watch;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -72,6 +74,10 @@ enum Command {
     Eval(eval::EvalArgs),
     /// Answer for each sample of a set, or continue a text.
     Predict(predict::PredictArgs),
+    /// Draw a run as one page of HTML.
+    Report(report::ReportArgs),
+    /// Follow a run in the terminal.
+    Watch(watch::WatchArgs),
     /// Take a run back to one of its checkpoints.
     Rollback(rollback::RollbackArgs),
     /// Try learning rates on a few steps that leave no trace.
@@ -130,6 +136,8 @@ pub fn main() -> ExitCode {
         Command::Sweep(args) => sweep::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Watch(args) => watch::run(args),
         Command::Rollback(args) => rollback::run(args),
         Command::FindLr(args) => find_lr::run(args),
         Command::Plan(args) => plan::run(args),

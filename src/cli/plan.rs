@@ -8,7 +8,7 @@ use super::session::Session;
 use super::{CliError, ConfigArgs};
 use crate::device::gpu;
 use crate::device::profiles::{PROFILES, Profile};
-use crate::layers::batch_shape;
+use crate::layers::{Row, batch_shape};
 use crate::ops::Target;
 use crate::plan::report;
 use crate::train::compile::Compiled;
@@ -144,6 +144,12 @@ fn programs(compiled: &Compiled) -> Vec<(String, usize)> {
     all
 }
 
+/// A row for each layer.
+pub(super) fn layers(compiled: &Compiled) -> Vec<Json> {
+    let row = |row: &Row| json!({"name": row.name, "layer": row.word, "output": row.output.dims(), "parameters": row.parameters, "trainable": row.trainable, "flops": row.flops});
+    compiled.rows.iter().map(row).collect()
+}
+
 fn document(
     session: &Session,
     compiled: &Compiled,
@@ -151,9 +157,6 @@ fn document(
     staging: [u64; 2],
 ) -> Json {
     let target = &compiled.plan.target;
-    let layers: Vec<Json> = (compiled.rows.iter())
-        .map(|row| json!({"name": row.name, "layer": row.word, "output": row.output.dims(), "parameters": row.parameters, "trainable": row.trainable, "flops": row.flops}))
-        .collect();
     let groups: Vec<Json> = (compiled.groups.iter().enumerate())
         .map(|(index, group)| {
             let members = compiled.params.members(index);
@@ -173,7 +176,7 @@ fn document(
         "batch_size": session.config().train.batch_size,
         "accumulate": session.config().train.accumulate,
         "steps": session.total_steps(),
-        "layers": layers,
+        "layers": layers(compiled),
         "groups": groups,
         "programs": programs,
         "memory": {

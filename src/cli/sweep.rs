@@ -6,14 +6,17 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::CliError;
-use super::session::UNKNOWN_CLASSES;
+use super::session::{Session, UNKNOWN_CLASSES};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::sweep::Sweep;
 use crate::config::{self, Decode, Override};
+use crate::device::gpu;
 use crate::layers::Model;
-use crate::sweep::run::{self, Job, document, run_folder, words};
-use crate::sweep::space;
-use crate::sweep::store::{State, Store, Trial};
+use crate::ops::Target;
+use crate::plan::report;
+use crate::sweep::run::{self, Work, document, run_folder, words};
+use crate::sweep::space::{self, Values};
+use crate::sweep::store::{State, Store, Trial, best};
 use crate::train::signals::Signals;
 
 /// Which sweep, and what of it.
@@ -74,13 +77,14 @@ pub fn run(args: SweepArgs) -> Result<u8, CliError> {
     if !Store::exists(&folder) {
         return Err(CliError::Usage(format!("{}: this sweep has not begun", folder.display())));
     }
-    let store = Store::open(&folder)?;
+    let mut store = Store::open(&folder)?;
     match part {
-        Part::Status => status(&store)?,
+        Part::Status => status(&mut store)?,
         Part::Best { write } => {
-            let best = store.best(sweep.mode)?;
+            let trials = store.trials()?;
+            let best = best(&trials, sweep.mode);
             let best = best.ok_or_else(|| CliError::Usage("no trial is done yet".into()))?;
-            line(&best);
+            line(best);
             if let Some(path) = write {
                 let from = run_folder(&folder, best.number).join("config.yaml");
                 std::fs::copy(&from, path).map_err(|e| cannot_write(path, &e))?;
@@ -92,7 +96,7 @@ pub fn run(args: SweepArgs) -> Result<u8, CliError> {
                 found.ok_or_else(|| CliError::Usage(format!("there is no trial {trial}")))?;
             super::print(&format!("{:#}", document(&found, &folder)));
         }
-        Part::Retry { trials } => retry(&store, trials)?,
+        Part::Retry { trials } => retry(&mut store, trials)?,
         Part::Export { csv } => export(&sweep, &store.trials()?, csv)?,
     }
     Ok(0)
@@ -107,14 +111,29 @@ fn go(args: &SweepArgs, sweep: &Sweep, folder: &Path) -> Result<u8, CliError> {
     let device = args.device.as_deref();
     super::eprint(&format!("sweep folder: {}", folder.display()));
     let ended = |trial: &Trial| super::eprint(&words_of(trial));
-    let job = Job { sweep, base, folder, program: &program, device, ended: &ended };
-    let stop = run::run(&job, &signals)?;
-    let store = Store::open(folder)?;
-    super::print(&counts(&store.trials()?));
-    if let Some(best) = store.best(sweep.mode)? {
-        super::print(&format!("best: {}", words_of(&best)));
+    let bytes = |values: &Values| planned_bytes(sweep, values, device).ok();
+    let work =
+        Work { sweep, base, folder, program: &program, device, bytes: &bytes, ended: &ended };
+    let stop = run::run(&work, &signals)?;
+    let trials = Store::open(folder)?.trials()?;
+    super::print(&counts(&trials));
+    if let Some(best) = best(&trials, sweep.mode) {
+        super::print(&format!("best: {}", words_of(best)));
     }
     Ok(stop.map_or(0, |stop| stop.exit_code()))
+}
+
+/// Bytes of the plan of a trial.
+fn planned_bytes(sweep: &Sweep, values: &Values, device: Option<&str>) -> Result<u64, CliError> {
+    let sets: Vec<String> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let session = Session::open_file(&sweep.base, &sets, device)?;
+    let target = session.device()?.target();
+    let compiled = session.compile(&target)?;
+    let staging = match target {
+        Target::Cpu => 0,
+        Target::Gpu(_) => gpu::staging_bytes(&compiled.plan),
+    };
+    Ok(report::total_bytes(&compiled.plan) + staging)
 }
 
 /// Draws that are looked at for a key's first values.
@@ -142,7 +161,7 @@ fn fault(sweep: &Sweep, key: &str) -> Option<Diagnostic> {
     found
 }
 
-fn retry(store: &Store, numbers: &[usize]) -> Result<(), CliError> {
+fn retry(store: &mut Store, numbers: &[usize]) -> Result<(), CliError> {
     let trials = store.trials()?;
     if let Some(number) = numbers.iter().find(|number| **number >= trials.len()) {
         return Err(CliError::Usage(format!("there is no trial {number}")));
@@ -171,16 +190,16 @@ fn line(trial: &Trial) {
 }
 
 fn counts(trials: &[Trial]) -> String {
-    use State::{Done, Failed, Impossible, Invalid, Queued, Running};
+    use State::{Done, Failed, Impossible, Invalid, Queued, Running, Stopped};
     let of = |state: State| trials.iter().filter(|trial| trial.state == state).count();
-    let parts =
-        [Done, Failed, Invalid, Impossible, Running, Queued].map(|state| (of(state), state));
+    let parts = [Done, Stopped, Failed, Invalid, Impossible, Running, Queued]
+        .map(|state| (of(state), state));
     let shown = parts.iter().filter(|(count, _)| *count > 0);
     let shown: Vec<String> = shown.map(|(n, state)| format!("{n} {}", state.word())).collect();
     format!("{} trials: {}", trials.len(), shown.join(", "))
 }
 
-fn status(store: &Store) -> Result<(), CliError> {
+fn status(store: &mut Store) -> Result<(), CliError> {
     let trials = store.trials()?;
     super::print(&counts(&trials));
     trials.iter().for_each(line);

@@ -10,12 +10,17 @@ use super::session::Session;
 use super::tune::TuneArgs;
 use super::{CliError, ConfigArgs};
 use crate::config::node::json_to_yaml;
+use crate::data::Task;
 use crate::device::gpu::{Fault, Options};
 use crate::device::{DeviceInfo, Executor};
+use crate::plan::report;
 use crate::train::checkpoint::{self, CheckpointError, FORMAT, Snapshot, State};
 use crate::train::compile::Compiled;
 use crate::train::model_io;
 use crate::train::progress::Progress;
+use crate::train::records;
+use crate::train::records::prometheus::{Facts, Prometheus};
+use crate::train::records::tensorboard::TensorBoard;
 use crate::train::rules::Clock;
 use crate::train::run::{Outcome, Trainer};
 use crate::train::run_dir::{self, FileHash, RunDir, RunInfo, Start};
@@ -49,6 +54,9 @@ pub struct TrainArgs {
     /// Resume with another configuration: the differences are shown, and the run goes on.
     #[arg(long, requires = "resume")]
     allow_changes: bool,
+    /// Serve the latest numbers to Prometheus at this address, such as 127.0.0.1:9464.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_addr: Option<String>,
     /// Give the result as one JSON document on stdout.
     #[arg(long)]
     json: bool,
@@ -143,7 +151,12 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         info.name,
         info.backend
     ));
-    let (folder, state) = match resumed {
+    // Before the run's folder is made: an address that is taken leaves nothing behind.
+    let prometheus = match &args.metrics_addr {
+        Some(address) => Some(listen(address, &session, &compiled, &name)?),
+        None => None,
+    };
+    let (mut folder, state) = match resumed {
         Some(resumed) => {
             let executor = executor.as_mut();
             resume(&session, &compiled, executor, resumed, &name, args.allow_changes)?
@@ -160,6 +173,10 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
             if last < total { "`--steps`" } else { "`train.epochs` or `train.steps`" }
         ));
     }
+    if let Some(sink) = prometheus {
+        folder.attach(Box::new(sink));
+    }
+    attach_records(&session, &mut folder, state.step)?;
     let shown = folder.path().to_owned();
     let trainer = Trainer {
         config: session.config(),
@@ -181,9 +198,42 @@ pub fn run(args: TrainArgs) -> Result<u8, CliError> {
         slow: Clock::default(),
         striking: Vec::new(),
     };
-    let outcome = trainer.run()?;
-    show(&outcome, &shown, &info, args.json);
+    let outcome = trainer.run();
+    // However the run ended, its numbers are there as a table.
+    let table = records::csv::write(&shown).map_err(CheckpointError::io("write", &shown));
+    let outcome = outcome?;
+    table?;
+    show(&outcome, total, &shown, &info, args.json);
     Ok(outcome.stopped.map_or(0, |stop| stop.exit_code()))
+}
+
+/// Attaches what the configuration asks to be recorded.
+fn attach_records(session: &Session, folder: &mut RunDir, step: u64) -> Result<(), CliError> {
+    let path = folder.path().to_owned();
+    let asked = &session.config().records;
+    if let Some(options) = &asked.tensorboard {
+        let sink = TensorBoard::create(&path, step, &resolved(session), options.histograms);
+        let sink = sink.map_err(CheckpointError::io("write the event files of", &path))?;
+        folder.attach(Box::new(sink));
+    }
+    Ok(())
+}
+
+fn listen(
+    address: &str,
+    session: &Session,
+    compiled: &Compiled,
+    name: &str,
+) -> Result<Prometheus, CliError> {
+    let facts = Facts {
+        run: name.to_owned(),
+        total_steps: session.total_steps(),
+        planned_bytes: report::total_bytes(&compiled.plan),
+    };
+    let server = Prometheus::listen(address, facts)
+        .map_err(|e| CliError::Usage(format!("cannot listen at `{address}`: {e}")))?;
+    super::eprint(&format!("metrics: http://{}/metrics", server.address()));
+    Ok(server)
 }
 
 fn run_name(session: &Session, path: &Path) -> String {
@@ -242,6 +292,16 @@ fn create(
         )],
     };
     let folder = RunDir::create(path, &resolved(session), &info).map_err(usage_if_taken)?;
+    let classes = match session.data.train.task() {
+        Task::Classification { names, .. } => names.as_slice(),
+        _ => &[],
+    };
+    folder.write_plan(&json!({
+        "steps": session.total_steps(),
+        "layers": super::plan::layers(compiled),
+        "memory": report::memory(&compiled.plan),
+        "classes": classes,
+    }))?;
     super::eprint(&format!("run folder: {}", path.display()));
     Ok(folder)
 }
@@ -382,12 +442,12 @@ fn resume(
     Ok((folder, state))
 }
 
-fn show(outcome: &Outcome, folder: &Path, info: &DeviceInfo, as_json: bool) {
+fn show(outcome: &Outcome, total: u64, folder: &Path, info: &DeviceInfo, as_json: bool) {
     let metrics: serde_json::Map<String, serde_json::Value> =
         outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     if as_json {
         let document = json!({
-            "run": folder, "step": outcome.step, "metrics": metrics, "best": outcome.best, "device": info,
+            "run": folder, "step": outcome.step, "total_steps": total, "metrics": metrics, "best": outcome.best, "device": info,
             "checkpoint": outcome.checkpoint, "early_stop": outcome.early, "interrupted": outcome.stopped.is_some(),
         });
         return super::print(&document.to_string());

@@ -167,6 +167,8 @@ tagged! {
         GaussianNll(GaussianNll) = "gaussian_nll",
         /// Negative log likelihood of counts.
         PoissonNll(PoissonNll) = "poisson_nll",
+        /// Hinge loss of signs or of classes.
+        Hinge(Hinge) = "hinge",
         /// Multi-class hinge loss.
         MultiMargin(MultiMargin) = "multi_margin",
         /// Hinge loss of distances.
@@ -306,6 +308,17 @@ options! {
 }
 
 options! {
+    /// max(0, margin - target output)^p where the target is 1 or -1; of two classes the first stands
+    /// for -1. With class indices beside several outputs it is `multi_margin`.
+    pub struct Hinge {
+        /// The power: 1 or 2.
+        p: usize [1..=2] = 1,
+        /// From where on an output on the right side costs nothing.
+        margin: f64 = 1.0,
+    }
+}
+
+options! {
     /// Hinge loss over classes: the mean of max(0, margin - x_target + x_other)^p.
     pub struct MultiMargin checked_by super::validate::multi_margin {
         /// The power: 1 or 2.
@@ -409,6 +422,7 @@ impl Loss {
             | Self::BinaryCrossEntropy(_)
             | Self::Focal(_)
             | Self::Dice(_)
+            | Self::Hinge(_)
             | Self::HingeEmbedding(_)
             | Self::CosineEmbedding(_) => Compares::Either,
             Self::TripletMargin(_) | Self::InfoNce(_) => Compares::Nothing,
@@ -426,7 +440,9 @@ impl Loss {
     pub fn predicts(&self) -> Predicts {
         match self {
             Self::CrossEntropy(_) | Self::Nll(_) | Self::MultiMargin(_) => Predicts::Classes,
-            Self::BinaryCrossEntropy(_) | Self::Focal(_) | Self::Dice(_) => Predicts::Answers,
+            Self::BinaryCrossEntropy(_) | Self::Focal(_) | Self::Dice(_) | Self::Hinge(_) => {
+                Predicts::Answers
+            }
             Self::Mse(_) | Self::L1(_) | Self::SmoothL1(_) | Self::Huber(_) => Predicts::Numbers,
             _ => Predicts::Other,
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! load ──▶ parse ──▶ Node tree (extends, includes, environment, overrides) ──▶ decode ──▶ Config
 //! ```
-//! `diagnostic` collects what is wrong on the way, `reference` documents what is right. Types are
+//! `diagnostic` collects what is wrong on the way, `reference` and `json_schema` document what is right. Types are
 //! declared with the macros of `macros`; `layers` declares its own the same way.
 
 pub mod augment;
@@ -12,6 +12,7 @@ pub mod decode;
 pub mod diagnostic;
 pub mod environment;
 pub mod health;
+pub mod json_schema;
 pub mod load;
 pub mod loss;
 pub(crate) mod macros;
@@ -24,6 +25,7 @@ pub mod overrides;
 pub mod parse;
 pub mod pattern;
 pub mod reader;
+pub mod records;
 pub mod reference;
 pub mod sampling;
 pub mod schedule;

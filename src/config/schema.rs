@@ -1,5 +1,5 @@
-//! What a type accepts, as data: read by error messages, by `reference` (the documentation page
-//! and the JSON Schema), by `merge` (which maps are choices), and by the search for the section
+//! What a type accepts, as data: read by error messages, by `reference` (the documentation page)
+//! and `json_schema`, by `merge` (which maps are choices), and by the search for the section
 //! that a misplaced key belongs in.
 
 use std::ops::{Bound, RangeBounds};

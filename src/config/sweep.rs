@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::decode::Cx;
-use super::macros::{choices, options};
+use super::macros::{choices, options, tagged};
 use super::node::Node;
 use super::schema::above;
 use super::train::Mode;
@@ -35,10 +35,19 @@ options! {
         space: BTreeMap<String, Parameter>,
         /// How values are drawn.
         sampler: Sampler = Sampler::Random,
+        /// How trials that promise little are ended early. Without it each is trained to its end.
+        scheduler: Option<Scheduler>,
         /// Trials in all. A grid without it is tried whole.
         trials: Option<usize> [1..],
+        /// Begins nothing more once the sweep has run for so many minutes, over all its starts.
+        minutes: Option<f64> [above(0.0)],
+        /// Begins nothing more once a trial that is done has a value of the metric this good.
+        target: Option<f64>,
         /// Trials that run at the same time.
         parallel: usize [1..] = 1,
+        /// Lets a trial begin only while the planned memory of those that run, with its own, is
+        /// within so many GiB. One alone may be larger.
+        memory_gib: Option<f64> [above(0.0)],
     }
 }
 
@@ -85,6 +94,57 @@ choices! {
         /// The points of Sobol's sequence (Joe and Kuo 2008), shifted by the seed: they fill the
         /// space more evenly than independent draws. It varies up to 32 keys.
         Sobol = "sobol",
+        /// Values that are more likely among good trials than among others: the tree-structured
+        /// Parzen estimator (Bergstra et al. 2011). The first 10 trials are random.
+        Tpe = "tpe",
+        /// Evolution strategy with covariance matrix adaptation (Hansen 2016), for numbers. Each
+        /// generation of 4 + ⌊3 ln keys⌋ trials waits for the one before.
+        CmaEs = "cma_es",
+    }
+}
+
+tagged! {
+    /// How trials that promise little are ended early.
+    pub enum Scheduler {
+        /// Asynchronous successive halving (Li et al. 2020): of the trials that come to a rung, one
+        /// in `factor` goes on to the next.
+        Asha(Asha) = "asha",
+        /// Hyperband (Li et al. 2018) of asynchronous brackets: trials begin at different rungs.
+        Hyperband(Hyperband) = "hyperband",
+        /// Ends trials that are worse than the median at the same step (Golovin et al. 2017).
+        Median(Median) = "median",
+    }
+}
+
+options! {
+    /// Asynchronous successive halving.
+    pub struct Asha {
+        /// Steps of the first rung. Each later one has `factor` times as many.
+        first: usize [1..],
+        /// One in so many trials goes on.
+        factor: usize [2..] = 3,
+    }
+}
+
+options! {
+    /// Hyperband.
+    pub struct Hyperband {
+        /// Steps of the first rung. Each later one has `factor` times as many.
+        first: usize [1..],
+        /// One in so many trials goes on.
+        factor: usize [2..] = 3,
+        /// Brackets, which begin at the first, second, … rung.
+        brackets: usize [1..=16],
+    }
+}
+
+options! {
+    /// The median rule.
+    pub struct Median {
+        /// Steps from one comparison to the next.
+        every: usize [1..],
+        /// Compares once so many trials have come to a step.
+        startup: usize [1..] = 5,
     }
 }
 
@@ -105,7 +165,19 @@ fn whole(sweep: &Sweep, node: &Node, cx: &mut Cx) {
         cx.error(at, format!("`sobol` varies up to {MOST_SOBOL_KEYS} keys, the space has {free}"))
             .help("write `random`");
     }
+    if sweep.sampler == Sampler::CmaEs
+        && let Some(scheduler) = node.get("scheduler")
+    {
+        cx.error(scheduler.span, "`cma_es` compares trials that are trained to their ends")
+            .help("leave `scheduler` out, or write `sampler: tpe`");
+    }
     for (key, parameter) in &sweep.space {
+        if sweep.sampler == Sampler::CmaEs
+            && (parameter.choice.is_some() || parameter.when.is_some())
+        {
+            cx.error(place(key), format!("`cma_es` varies numbers, which `{key}` is not always"))
+                .help("give it no `choice` and no `when`, or write `sampler: tpe`");
+        }
         let source = parameter.tied.iter().map(|other| (other, "`tied`"));
         let conditions = parameter.when.iter().flat_map(BTreeMap::keys).map(|k| (k, "`when`"));
         for (other, what) in source.chain(conditions) {

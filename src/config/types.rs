@@ -14,6 +14,7 @@ use super::metric::Metric;
 use super::nearest::nearest;
 use super::node::{Node, ScalarKind};
 use super::optimizer::{Optimizer, ParamGroup};
+use super::records::Records;
 use super::schedule::Schedule;
 use super::schema::{Place, Schema, Word, places};
 use super::train::{Checkpoint, EarlyStop, Train};
@@ -61,6 +62,8 @@ options! {
         average: Option<Average>,
         /// What counts as a sick run, and what is done then.
         health: Health = all_defaults(),
+        /// What is written for other programs to read.
+        records: Records = all_defaults(),
     }
 }
 

@@ -288,7 +288,10 @@ pub(super) fn draw(ty: &TensorType, domain: Domain, stream: u32) -> Tensor<f64> 
             Domain::IndexOr(_, other) if i % 3 == 2 => other,
             _ => index(i),
         });
-        return Tensor::I(values.collect());
+        return match ty.dtype {
+            DType::I32 => Tensor::I(values.collect()),
+            _ => Tensor::F(values.map(f64::from).collect()),
+        };
     }
     let value = |i: usize| match domain {
         Domain::Uniform(low, high) => f64::from(low) + uniform(i, 0) * f64::from(high - low),

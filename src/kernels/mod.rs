@@ -54,6 +54,7 @@ files! {
     "lib/conv2d_extents",
     "lib/conv2d_tile",
     "lib/cross_entropy_row",
+    "lib/embedding_id",
     "lib/epilogue",
     "lib/globals",
     "lib/gru_cell",
@@ -93,6 +94,7 @@ files! {
     "softmax",
     "stats",
     "to_float",
+    "tril",
     "unfold",
     "update_running",
 }

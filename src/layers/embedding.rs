@@ -11,7 +11,8 @@ use crate::plan::Init;
 
 options! {
     /// A learned vector for each id. Input ids `[batch, …]`, output `[batch, …, embedding_dim]`;
-    /// `weight` of `[num_embeddings, embedding_dim]`.
+    /// `weight` of `[num_embeddings, embedding_dim]`. Whole numbers up to 16,777,216, as columns of
+    /// tables give them, are ids too; any other number gives NaN, which stops the run.
     pub struct Embedding {
         /// Number of ids.
         num_embeddings: usize [1..],
@@ -63,8 +64,11 @@ fn sinusoids(length: usize, features: usize) -> Arc<[f32]> {
 
 impl Layer for Embedding {
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
-        if cx.graph.ty(x).dtype != DType::I32 {
-            return Err(LayerError("needs class or token ids, but its input holds numbers".into()));
+        if cx.graph.ty(x).dtype != DType::I32 && cx.graph.producer(x).is_some() {
+            return Err(LayerError(
+                "needs ids as the data gives them, but its input holds numbers that a layer computed"
+                    .into(),
+            ));
         }
         let fans = Fans { fan_in: self.embedding_dim, fan_out: self.num_embeddings };
         let shape = [self.num_embeddings, self.embedding_dim];

@@ -90,7 +90,8 @@ choices! {
 }
 
 /// Words of the language that are no layers of their own: they hold others or bring them together.
-const CONTAINERS: [&str; 6] = ["residual", "parallel", "repeat", "add", "multiply", "concat"];
+pub(super) const CONTAINERS: [&str; 6] =
+    ["residual", "parallel", "repeat", "add", "multiply", "concat"];
 /// Layers that a model may have when it is written out.
 pub(super) const MOST_ITEMS: usize = 20_000;
 /// The parameter that every model has: the number of classes or tokens in the data.

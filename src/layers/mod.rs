@@ -16,12 +16,14 @@ mod conv_transpose1d;
 mod conv_transpose2d;
 mod convolution;
 mod cx;
+mod dot_interaction;
 mod dropout;
 mod embedding;
 mod forward;
 mod freeze;
 mod group_norm;
 pub mod init;
+pub mod json_schema;
 mod l2_normalize;
 mod language;
 mod layer_norm;
@@ -102,6 +104,7 @@ macro_rules! layers {
 layers! {
     "linear" => linear::Linear,
     "bilinear" => bilinear::Bilinear,
+    "dot_interaction" => dot_interaction::DotInteraction,
     "conv1d" => conv1d::Conv1d,
     "conv2d" => conv2d::Conv2d,
     "max_pool1d" => pool::MaxPool1d,

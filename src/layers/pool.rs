@@ -15,8 +15,10 @@ options! {
         kernel_size: PerAxis<usize, 2> [1..],
         /// Step between windows; the window's size where left out.
         stride: Option<PerAxis<usize, 2>>,
-        /// Rows and columns of −∞ around the input, at most half a window.
+        /// Rows and columns of −∞ around the input, at most half of `kernel_size`.
         padding: PerAxis<usize, 2> = PerAxis([0, 0]),
+        /// Step between the rows and the columns of a window.
+        dilation: PerAxis<usize, 2> [1..] = PerAxis([1, 1]),
         /// Whether a last window may reach beyond the padded input.
         ceil_mode: bool = false,
     }
@@ -29,8 +31,10 @@ options! {
         kernel_size: usize [1..],
         /// Step between windows; the window's length where left out.
         stride: Option<usize>,
-        /// Elements of −∞ at both ends of the input, at most half a window.
+        /// Elements of −∞ at both ends of the input, at most half of `kernel_size`.
         padding: usize = 0,
+        /// Step between the elements of a window.
+        dilation: usize [1..] = 1,
         /// Whether a last window may reach beyond the padded input.
         ceil_mode: bool = false,
     }
@@ -105,6 +109,7 @@ fn windows(
     kernel: [usize; 2],
     stride: Option<[usize; 2]>,
     padding: [usize; 2],
+    dilation: [usize; 2],
     ceil_mode: bool,
 ) -> Result<Windows, LayerError> {
     let stride = stride.unwrap_or(kernel);
@@ -116,7 +121,7 @@ fn windows(
             "`padding` {padding:?} is more than half of the window {kernel:?}"
         )));
     }
-    Ok(Windows::Strided { kernel, stride, padding, ceil_mode })
+    Ok(Windows::Strided { kernel, stride, padding, dilation, ceil_mode })
 }
 
 /// As [`windows`], along images of one row.
@@ -124,9 +129,10 @@ fn windows1d(
     kernel: usize,
     stride: Option<usize>,
     padding: usize,
+    dilation: usize,
     ceil_mode: bool,
 ) -> Result<Windows, LayerError> {
-    windows([1, kernel], stride.map(|stride| [1, stride]), [0, padding], ceil_mode)
+    windows([1, kernel], stride.map(|stride| [1, stride]), [0, padding], [1, dilation], ceil_mode)
 }
 
 /// Pools an input of `[batch, channels, length]` as images of one row.
@@ -180,7 +186,8 @@ impl Layer for MaxPool2d {
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         cx.image_dims(x)?;
         let stride = self.stride.map(|stride| stride.0);
-        let windows = windows(self.kernel_size.0, stride, self.padding.0, self.ceil_mode)?;
+        let windows =
+            windows(self.kernel_size.0, stride, self.padding.0, self.dilation.0, self.ceil_mode)?;
         Ok(cx.graph.op(MaxOp { windows }, &[x])?)
     }
 }
@@ -191,7 +198,8 @@ impl Layer for MaxPool1d {
     }
 
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
-        let windows = windows1d(self.kernel_size, self.stride, self.padding, self.ceil_mode)?;
+        let windows =
+            windows1d(self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)?;
         as_row(cx, x, |graph, x| graph.op(MaxOp { windows }, &[x]))
     }
 }
@@ -204,7 +212,7 @@ impl Layer for AvgPool2d {
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         cx.image_dims(x)?;
         let stride = self.stride.map(|stride| stride.0);
-        let windows = windows(self.kernel_size.0, stride, self.padding.0, self.ceil_mode)?;
+        let windows = windows(self.kernel_size.0, stride, self.padding.0, [1, 1], self.ceil_mode)?;
         let op = AvgOp { windows, count_include_pad: self.count_include_pad };
         Ok(cx.graph.op(op, &[x])?)
     }
@@ -216,7 +224,7 @@ impl Layer for AvgPool1d {
     }
 
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
-        let windows = windows1d(self.kernel_size, self.stride, self.padding, self.ceil_mode)?;
+        let windows = windows1d(self.kernel_size, self.stride, self.padding, 1, self.ceil_mode)?;
         let op = AvgOp { windows, count_include_pad: self.count_include_pad };
         as_row(cx, x, |graph, x| graph.op(op, &[x]))
     }
@@ -230,7 +238,7 @@ impl Layer for LpPool2d {
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
         cx.image_dims(x)?;
         let stride = self.stride.map(|stride| stride.0);
-        let windows = windows(self.kernel_size.0, stride, [0, 0], self.ceil_mode)?;
+        let windows = windows(self.kernel_size.0, stride, [0, 0], [1, 1], self.ceil_mode)?;
         Ok(lp_pool(cx.graph, x, self.norm_type, windows)?)
     }
 }
@@ -241,7 +249,7 @@ impl Layer for LpPool1d {
     }
 
     fn build(&self, cx: &mut LayerCx<'_>, x: ValueId) -> Result<ValueId, LayerError> {
-        let windows = windows1d(self.kernel_size, self.stride, 0, self.ceil_mode)?;
+        let windows = windows1d(self.kernel_size, self.stride, 0, 1, self.ceil_mode)?;
         as_row(cx, x, |graph, x| lp_pool(graph, x, self.norm_type, windows))
     }
 }

@@ -1,5 +1,9 @@
 //! Rows of a table by id, and the gradient: for each row of the table, the sum of the cotangents
 //! of the places where its id stands, in their order. No atomics, so the bits repeat.
+//!
+//! Ids are i32, or whole numbers from 0 up to 2²⁴ as floats, as tables of data have them.
+
+use std::borrow::Cow;
 
 use crate::cpu_by_eval;
 use crate::graph::{DType, Graph, Shape, ShapeError, TensorType};
@@ -9,8 +13,8 @@ use crate::ops::{
     Bind, Call, Case, Domain, GpuCall, Grad, GradCall, Kernel, Launch, Op, Port, Real, Storage,
 };
 
-/// Operands table `[rows, width]` and ids i32 of any shape; result `[ids…, width]`. An id outside
-/// of the table gives NaN.
+/// Operands table `[rows, width]` and ids of any shape; result `[ids…, width]`. An id outside of the
+/// table, and a number that is no id, gives NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
     /// A row without gradient.
@@ -26,9 +30,30 @@ pub struct EmbeddingGrad {
     pub padding: Option<usize>,
 }
 
+/// Up to here all whole numbers are floats.
+const MOST: f64 = 16_777_216.0;
+
+/// The ids of an operand, as integers; −1 for a number that is none.
+fn ids<'a, R: Real>(call: &Call<'a, R>, index: usize) -> Cow<'a, [i32]> {
+    if call.in_types[index].dtype == DType::I32 {
+        return call.i(index).into();
+    }
+    let id = |number: &R| {
+        let number = number.to_f64();
+        let whole = (0.0..=MOST).contains(&number) && number.fract() == 0.0;
+        if whole { number as i32 } else { -1 }
+    };
+    call.f(index).iter().map(id).collect()
+}
+
+/// The kernel with the form of the ids.
+fn kernel(file: &'static str, entry: &'static str, ids: &TensorType) -> Kernel {
+    Kernel::file(file, entry).with("NUMBERS", u32::from(ids.dtype != DType::I32))
+}
+
 impl Embedding {
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        let (table, ids) = (call.f(0), call.i(1));
+        let (table, ids) = (call.f(0), ids(&call, 1));
         let width = call.in_dims(0)[1];
         par_rows(call.outs[0], width, 64, |first, out| {
             for (index, out) in out.chunks_exact_mut(width).enumerate() {
@@ -48,9 +73,9 @@ impl Op for Embedding {
     }
 
     fn infer(&self, ins: &[&TensorType]) -> Result<Vec<TensorType>, String> {
-        if ins[0].shape.rank() != 2 || ins[1].dtype != DType::I32 {
+        if ins[0].shape.rank() != 2 {
             return Err(format!(
-                "expected a table [rows, width] and i32 ids, got {} and {}",
+                "expected a table [rows, width] and ids, got {} and {}",
                 ins[0], ins[1]
             ));
         }
@@ -85,7 +110,7 @@ impl Op for Embedding {
         let dims = vec![d[0] as u32, d[1] as u32, n as u32];
         let binds = vec![Bind::In(0), Bind::In(1), Bind::Out(0)];
         vec![Launch::flat(
-            Kernel::file("embedding", "embedding").stored("out", call.outs[0]),
+            kernel("embedding", "embedding", call.ins[1]).stored("out", call.outs[0]),
             dims,
             binds,
             n,
@@ -96,7 +121,7 @@ impl Op for Embedding {
 
 impl EmbeddingGrad {
     fn eval<R: Real>(&self, call: Call<'_, R>) {
-        let (ids, dy) = (call.i(0), call.f(1));
+        let (ids, dy) = (ids(&call, 0), call.f(1));
         let width = call.out_dims(0)[1];
         // Places of each id, in order: a counting sort.
         let mut starts = vec![0_usize; self.rows + 1];
@@ -161,7 +186,7 @@ impl Op for EmbeddingGrad {
         // A workgroup looks at all ids: as few of them as there can be.
         let by_row = self.rows <= ids;
         let kernel = |entry| {
-            Kernel::file("embedding_grad", entry)
+            kernel("embedding_grad", entry, call.ins[0])
                 .with("BY_ROW", by_row.into())
                 .stored("dy", call.ins[1])
         };
@@ -187,6 +212,11 @@ pub fn cases() -> Vec<Case> {
         ];
         Case::op(name, Embedding { padding: None }, ins)
     };
+    let numbers = |name: &'static str, rows: usize, width: usize, ids: &[usize]| {
+        let mut case = case(name, rows, width, ids);
+        case.ins[1].0 = TensorType::f32(Shape::new(ids));
+        Case { not_differentiated: vec![1], ..case }
+    };
     vec![
         case("one", 1, 1, &[1]),
         case("rows5_width3", 5, 3, &[7]),
@@ -196,5 +226,7 @@ pub fn cases() -> Vec<Case> {
         case("many_rows", 300, 4, &[2, 9]),
         case("several_rounds", 7, 66, &[3, 701]),
         case("rows_beyond_a_round", 3000, 65, &[2, 1100]),
+        numbers("numbers", 5, 3, &[7, 2]),
+        numbers("numbers_many_rows", 300, 4, &[2, 9]),
     ]
 }

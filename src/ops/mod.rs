@@ -38,6 +38,7 @@ pub mod softmax;
 pub mod stats;
 pub mod tile;
 pub mod to_float;
+pub mod tril;
 pub mod unfold;
 pub mod update;
 
@@ -344,6 +345,7 @@ ops! {
     softmax,
     stats,
     to_float,
+    tril,
     unfold,
     update,
 }

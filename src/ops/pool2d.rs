@@ -1,6 +1,7 @@
 //! Pooling over windows of images and its gradients. Gradients gather: each input pixel looks at
 //! the windows that hold it, so no element is written twice.
 
+use std::iter::StepBy;
 use std::ops::Range;
 
 use crate::cpu_by_eval;
@@ -21,12 +22,19 @@ pub enum Windows {
         stride: [usize; 2],
         /// Rows and columns of padding on each side, at most half a window.
         padding: [usize; 2],
+        /// Step between the rows and the columns of a window.
+        dilation: [usize; 2],
         /// Whether a last window may reach beyond the padded image.
         ceil_mode: bool,
     },
     /// This many rows and columns of them: window o of n over a side of s goes from ⌊o·s/n⌋ up to
     /// ⌈(o + 1)·s/n⌉.
     Adaptive([usize; 2]),
+}
+
+/// Rows or columns that a window with gaps reaches over.
+fn reach(kernel: usize, dilation: usize) -> usize {
+    (kernel - 1) * dilation + 1
 }
 
 /// The largest element of each window of x `[batch, channels, height, width]`; padding never wins.
@@ -36,7 +44,7 @@ pub struct MaxPool2d {
     pub windows: Windows,
 }
 
-/// The mean of each window of x `[batch, channels, height, width]`.
+/// The mean of each window of x `[batch, channels, height, width]`; windows have no gaps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AvgPool2d {
     /// The windows.
@@ -68,14 +76,16 @@ impl Plane {
     }
 
     /// Input rows (axis 0) or columns (axis 1) of window `o`.
-    fn window(&self, axis: usize, o: usize) -> Range<usize> {
+    fn window(&self, axis: usize, o: usize) -> StepBy<Range<usize>> {
         let (size, count) = (self.input[axis], self.output[axis]);
         match self.windows {
-            Windows::Strided { kernel, stride, padding, .. } => {
-                let (start, pad) = (o * stride[axis], padding[axis]);
-                start.saturating_sub(pad)..(start + kernel[axis]).saturating_sub(pad).min(size)
+            Windows::Strided { kernel, stride, padding, dilation, .. } => {
+                let (start, pad, step) = (o * stride[axis], padding[axis], dilation[axis]);
+                let before = pad.saturating_sub(start).div_ceil(step) * step;
+                let end = (start + reach(kernel[axis], step)).saturating_sub(pad).min(size);
+                (start + before - pad..end).step_by(step)
             }
-            Windows::Adaptive(_) => o * size / count..((o + 1) * size).div_ceil(count),
+            Windows::Adaptive(_) => (o * size / count..((o + 1) * size).div_ceil(count)).step_by(1),
         }
     }
 
@@ -134,14 +144,18 @@ impl Plane {
         x: &TensorType,
         out: &TensorType,
     ) -> Vec<Launch> {
-        let (size, stride, padding) = match self.windows {
-            Windows::Strided { kernel, stride, padding, .. } => (kernel, stride, padding),
-            Windows::Adaptive(_) => ([1, 1], [1, 1], [0, 0]),
+        let (size, stride, padding, dilation) = match self.windows {
+            Windows::Strided { kernel, stride, padding, dilation, .. } => {
+                (kernel, stride, padding, dilation)
+            }
+            Windows::Adaptive(_) => ([1, 1], [1, 1], [0, 0], [1, 1]),
         };
+        let size = [0, 1].map(|axis| reach(size[axis], dilation[axis]));
         let mut words = vec![planes(x)];
         for pair in [self.input, self.output, size, stride, padding] {
             words.extend(pair);
         }
+        words.extend(dilation);
         words.push(usize::from(count_include_pad));
         let dims = words.iter().map(|w| *w as u32).collect();
         let adaptive = u32::from(matches!(self.windows, Windows::Adaptive(_)));
@@ -155,31 +169,43 @@ fn infer(windows: Windows, x: &TensorType) -> Result<Vec<TensorType>, String> {
     if d.len() != 4 {
         return Err(format!("expected [batch, channels, height, width], got {}", x.shape));
     }
-    let (kernel, stride, padding, ceil_mode) = match windows {
+    let (kernel, stride, padding, dilation, ceil_mode) = match windows {
         Windows::Adaptive([rows, cols]) => {
             return Ok(vec![TensorType::f32([d[0], d[1], rows, cols])]);
         }
-        Windows::Strided { kernel, stride, padding, ceil_mode } => {
-            (kernel, stride, padding, ceil_mode)
+        Windows::Strided { kernel, stride, padding, dilation, ceil_mode } => {
+            (kernel, stride, padding, dilation, ceil_mode)
         }
     };
+    let reach = [0, 1].map(|a| reach(kernel[a], dilation[a]));
     let axis = |a: usize| {
-        let rest = (d[2 + a] + 2 * padding[a]).checked_sub(kernel[a])?;
+        let rest = (d[2 + a] + 2 * padding[a]).checked_sub(reach[a])?;
         let whole = rest / stride[a] + 1;
         // One more that begins inside of the image or before it.
         let more = ceil_mode && rest % stride[a] != 0 && whole * stride[a] < d[2 + a] + padding[a];
         Some(whole + usize::from(more))
     };
-    match (axis(0), axis(1)) {
-        (Some(rows), Some(cols)) => Ok(vec![TensorType::f32([d[0], d[1], rows, cols])]),
-        _ => Err(format!(
+    let (Some(rows), Some(cols)) = (axis(0), axis(1)) else {
+        return Err(format!(
             "a window of {}x{} does not fit the padded input of {}x{}",
-            kernel[0],
-            kernel[1],
+            reach[0],
+            reach[1],
             d[2] + 2 * padding[0],
             d[3] + 2 * padding[1]
-        )),
+        ));
+    };
+    let plane = Plane { windows, input: [d[2], d[3]], output: [rows, cols] };
+    // Gaps may step over all of a small image.
+    if let Some(a) =
+        [0, 1].into_iter().find(|a| (0..plane.output[*a]).any(|o| plane.window(*a, o).len() == 0))
+    {
+        return Err(format!(
+            "a window with dilation {} steps over all of an input of {}, from padding to padding",
+            dilation[a],
+            d[2 + a]
+        ));
     }
+    Ok(vec![TensorType::f32([d[0], d[1], rows, cols])])
 }
 
 /// Planes of a `[batch, channels, height, width]` tensor.
@@ -412,10 +438,15 @@ impl Op for AvgPool2dGrad {
 
 /// Uses that the generic checks run over.
 pub fn cases() -> Vec<Case> {
-    let strided =
-        |kernel, stride, padding| Windows::Strided { kernel, stride, padding, ceil_mode: false };
-    let ceiling =
-        |kernel, stride, padding| Windows::Strided { kernel, stride, padding, ceil_mode: true };
+    let windows = |kernel, stride, padding, dilation, ceil_mode| Windows::Strided {
+        kernel,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+    };
+    let strided = |kernel, stride, padding| windows(kernel, stride, padding, [1, 1], false);
+    let ceiling = |kernel, stride, padding| windows(kernel, stride, padding, [1, 1], true);
     let geometries: [(&str, [usize; 4], Windows); 12] = [
         ("one", [1, 1, 1, 1], strided([1, 1], [1, 1], [0, 0])),
         ("halves", [2, 3, 6, 8], strided([2, 2], [2, 2], [0, 0])),
@@ -430,10 +461,18 @@ pub fn cases() -> Vec<Case> {
         ("adaptive_same", [1, 2, 5, 3], Windows::Adaptive([5, 3])),
         ("adaptive_more", [1, 2, 3, 5], Windows::Adaptive([7, 8])),
     ];
-    let mut cases = Vec::new();
+    let max = |name: &str, x: [usize; 4], windows: Windows| {
+        let ins = vec![(TensorType::f32(Shape::new(x)), Domain::Distinct)];
+        Case::op(format!("max_{name}"), MaxPool2d { windows }, ins)
+    };
+    let mut cases = vec![
+        max("dilated", [2, 3, 9, 8], windows([2, 3], [2, 1], [1, 1], [3, 2], false)),
+        max("dilated_ceil", [1, 2, 11, 7], windows([3, 2], [3, 2], [1, 1], [2, 4], true)),
+        max("dilated_row", [1, 2, 1, 13], windows([1, 4], [1, 2], [0, 2], [1, 3], false)),
+    ];
     for (name, x, windows) in geometries {
         let ins = |domain| vec![(TensorType::f32(Shape::new(x)), domain)];
-        cases.push(Case::op(format!("max_{name}"), MaxPool2d { windows }, ins(Domain::Distinct)));
+        cases.push(max(name, x, windows));
         for count_include_pad in [true, false] {
             let name = format!("avg_{name}_{count_include_pad}");
             let avg = AvgPool2d { windows, count_include_pad };

@@ -9,12 +9,12 @@ pub enum SweepError {
     #[error("{0}")]
     Usage(String),
     /// The record of trials cannot be used.
-    #[error("{path}: {source}")]
+    #[error("{name}: {reason}")]
     Store {
         /// The database.
-        path: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
+        name: String,
+        /// What it says.
+        reason: String,
     },
     /// A file or a process cannot be used.
     #[error("cannot {what} {path}: {source}")]

@@ -1,20 +1,53 @@
-//! From a trial's number to the values it tries. A draw depends on the sweep's seed, the trial's
-//! number and the key, on nothing else, so that a sweep that goes on draws what it would have.
+//! From a trial's number and what was measured before to the values it tries. A draw depends on
+//! nothing else than these, the sweep's seed and the key, so that a sweep that goes on draws what
+//! it would have.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
-use super::sobol;
+use super::{cma_es, sobol, tpe};
 use crate::config::Decode;
 use crate::config::sweep::{Parameter, Sampler, Sweep};
 
 /// Keys and the values they get.
 pub type Values = BTreeMap<String, Json>;
 
+/// What a trial came to, as samplers see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The trial's number.
+    pub number: usize,
+    /// What it tried.
+    pub values: Values,
+    /// How far short of the run's end it was stopped: 0 for a trial that is done, and more the
+    /// sooner; the most for one that went wrong. Trials that came further are better.
+    pub short: usize,
+    /// Its cost, of which less is better; infinite for one that went wrong.
+    pub cost: f64,
+}
+
+impl Observed {
+    /// Orders by worth, the best first; equals by number.
+    pub fn order(a: &Self, b: &Self) -> std::cmp::Ordering {
+        a.short.cmp(&b.short).then(a.cost.total_cmp(&b.cost)).then(a.number.cmp(&b.number))
+    }
+}
+
+/// What a sampler gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Draw {
+    /// Values of a trial.
+    Values(Values),
+    /// There are no more.
+    End,
+    /// Trials must end before the next draw.
+    Wait,
+}
+
 /// 53 random bits of a seed, a trial and a name, as a number in [0, 1).
-fn unit(seed: u64, trial: usize, name: &str) -> f64 {
+pub(super) fn unit(seed: u64, trial: usize, name: &str) -> f64 {
     (bits(seed, trial, name) >> 11) as f64 * f64::powi(2.0, -53)
 }
 
@@ -28,21 +61,17 @@ pub fn trial_seed(sweep: &Sweep, trial: usize) -> u64 {
     bits(sweep.seed, trial, "") >> 32
 }
 
-/// What the trial of this number tries; nothing where a grid has fewer points.
-pub fn values(sweep: &Sweep, trial: usize) -> Option<Values> {
+/// What the trial of this number tries. `observed` are the trials that have ended, the best first.
+pub fn draw(sweep: &Sweep, trial: usize, observed: &[Observed]) -> Draw {
+    if sweep.trials.is_some_and(|most| trial >= most) {
+        return Draw::End;
+    }
     match sweep.sampler {
-        Sampler::Grid => grid(sweep).into_iter().nth(trial),
-        Sampler::Random => Some(random(sweep, trial)),
-        Sampler::Sobol => {
-            let free = sweep.space.iter().filter(|(_, parameter)| parameter.tied.is_none());
-            let keys: Vec<&String> = free.map(|(key, _)| key).collect();
-            Some(assemble(sweep, |key, parameter| {
-                let dimension = keys.iter().position(|known| *known == key).unwrap_or_default();
-                let shift = bits(sweep.seed, 0, key) as u32;
-                let point = sobol::coordinate(dimension, trial as u32) ^ shift;
-                at(parameter, (f64::from(point) + 0.5) * f64::powi(2.0, -32))
-            }))
-        }
+        Sampler::Grid => grid(sweep).into_iter().nth(trial).map_or(Draw::End, Draw::Values),
+        Sampler::Random => Draw::Values(random(sweep, trial)),
+        Sampler::Sobol => Draw::Values(even(sweep, trial)),
+        Sampler::Tpe => Draw::Values(tpe::draw(sweep, trial, observed)),
+        Sampler::CmaEs => cma_es::draw(sweep, trial, observed),
     }
 }
 
@@ -51,17 +80,24 @@ pub fn random(sweep: &Sweep, trial: usize) -> Values {
     assemble(sweep, |key, parameter| at(parameter, unit(sweep.seed, trial, key)))
 }
 
-/// Trials in all.
-pub fn trials(sweep: &Sweep) -> usize {
-    let most = sweep.trials.unwrap_or(usize::MAX);
-    match sweep.sampler {
-        Sampler::Grid => grid(sweep).len().min(most),
-        Sampler::Random | Sampler::Sobol => most,
-    }
+/// A point of Sobol's sequence, shifted by the seed.
+fn even(sweep: &Sweep, trial: usize) -> Values {
+    let keys: Vec<&String> = free(sweep).map(|(key, _)| key).collect();
+    assemble(sweep, |key, parameter| {
+        let dimension = keys.iter().position(|known| *known == key).unwrap_or_default();
+        let shift = bits(sweep.seed, 0, key) as u32;
+        let point = sobol::coordinate(dimension, trial as u32) ^ shift;
+        at(parameter, (f64::from(point) + 0.5) * f64::powi(2.0, -32))
+    })
 }
 
-/// The value at a place in [0, 1) of a parameter that is not tied.
-fn at(parameter: &Parameter, place: f64) -> Json {
+/// The keys that are drawn, and their values.
+pub(super) fn free(sweep: &Sweep) -> impl Iterator<Item = (&String, &Parameter)> {
+    sweep.space.iter().filter(|(_, parameter)| parameter.tied.is_none())
+}
+
+/// The value at a place in [0, 1] of a parameter that is not tied.
+pub(super) fn at(parameter: &Parameter, place: f64) -> Json {
     if let Some([low, high]) = parameter.uniform {
         return json!(low + place * (high - low));
     }
@@ -69,12 +105,29 @@ fn at(parameter: &Parameter, place: f64) -> Json {
         return json!((low.ln() + place * (high / low).ln()).exp().clamp(low, high));
     }
     let list = list(parameter);
-    let index = (place * list.len() as f64) as usize;
+    let index = ((place * list.len() as f64) as usize).min(list.len().saturating_sub(1));
     list.into_iter().nth(index).unwrap_or_default()
 }
 
-/// The values of a parameter that has a finite number of them.
-fn list(parameter: &Parameter) -> Vec<Json> {
+/// The place of a value; of one in a list, the middle of its share.
+pub(super) fn place(parameter: &Parameter, value: &Json) -> Option<f64> {
+    let share = |place: f64, low: f64, high: f64| match high > low {
+        true => ((place - low) / (high - low)).clamp(0.0, 1.0),
+        false => 0.5,
+    };
+    if let Some([low, high]) = parameter.uniform {
+        return Some(share(value.as_f64()?, low, high));
+    }
+    if let Some([low, high]) = parameter.log_uniform {
+        return Some(share(value.as_f64()?.ln(), low.ln(), high.ln()));
+    }
+    let list = list(parameter);
+    let index = list.iter().position(|known| known == value)?;
+    Some((index as f64 + 0.5) / list.len() as f64)
+}
+
+/// The values of a parameter that has a finite number of them; none of another.
+pub(super) fn list(parameter: &Parameter) -> Vec<Json> {
     if let Some([low, high]) = parameter.int {
         return (low..=high).map(|value| json!(value)).collect();
     }
@@ -87,9 +140,8 @@ fn list(parameter: &Parameter) -> Vec<Json> {
 }
 
 /// Values of all keys: free ones by `draw`, then tied ones, without those whose `when` fails.
-fn assemble(sweep: &Sweep, mut draw: impl FnMut(&str, &Parameter) -> Json) -> Values {
-    let free = sweep.space.iter().filter(|(_, parameter)| parameter.tied.is_none());
-    let mut all: Values = free.map(|(key, p)| (key.clone(), draw(key, p))).collect();
+pub(super) fn assemble(sweep: &Sweep, mut draw: impl FnMut(&str, &Parameter) -> Json) -> Values {
+    let mut all: Values = free(sweep).map(|(key, p)| (key.clone(), draw(key, p))).collect();
     for (key, parameter) in &sweep.space {
         let source = parameter.tied.as_ref().and_then(|other| all.get(other)).cloned();
         if let Some(value) = source {
@@ -105,8 +157,8 @@ fn assemble(sweep: &Sweep, mut draw: impl FnMut(&str, &Parameter) -> Json) -> Va
 
 /// Every combination once. Combinations that differ only in keys that are left out are one.
 fn grid(sweep: &Sweep) -> Vec<Values> {
-    let free = sweep.space.iter().filter(|(_, parameter)| parameter.tied.is_none());
-    let lists: BTreeMap<&str, Vec<Json>> = free.map(|(k, p)| (k.as_str(), list(p))).collect();
+    let lists: BTreeMap<&str, Vec<Json>> =
+        free(sweep).map(|(key, parameter)| (key.as_str(), list(parameter))).collect();
     let total = lists.values().map(Vec::len).product::<usize>();
     let mut points: Vec<Values> = Vec::new();
     for point in 0..total {

@@ -1,15 +1,16 @@
 //! One trial: a `wootz train` of its own, and what its run folder says afterwards.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use super::SweepError;
-use super::store::{State, Trial};
+use super::store::{Job, State, Trial};
 use crate::config::sweep::Sweep;
 use crate::train::run_dir::holds_run;
 use crate::train::signals::Signals;
@@ -37,12 +38,12 @@ pub fn run_folder(folder: &Path, number: usize) -> PathBuf {
 }
 
 impl Launcher<'_> {
-    /// Runs a trial from its start or from its last checkpoint; gives it with what became of it,
-    /// still queued if a signal ended it.
+    /// Runs a job of a trial from the run's start or from its last checkpoint; gives the trial with
+    /// what became of it, still queued if a signal ended it.
     ///
     /// # Errors
     /// When no process can be started or its files cannot be read.
-    pub fn run(&self, mut trial: Trial) -> Result<Trial, SweepError> {
+    pub fn run(&self, job: &Job, mut trial: Trial) -> Result<Trial, SweepError> {
         let run = run_folder(self.folder, trial.number);
         let log = run.with_extension("log");
         let parent = self.folder.join("trials");
@@ -50,7 +51,7 @@ impl Launcher<'_> {
         let file = File::create(&log).map_err(SweepError::io("create", &log))?;
         let mut command = Command::new(self.program);
         // Its input is a pipe that closes with this process, however that ends; then it ends too.
-        command.args(["train", "--end-with-stdin", "--config"]).arg(&self.sweep.base);
+        command.args(["train", "--json", "--end-with-stdin", "--config"]).arg(&self.sweep.base);
         if !trial.values.contains_key("seed") {
             command.args(["--set", &format!("seed={}", trial.seed)]);
         }
@@ -59,12 +60,13 @@ impl Launcher<'_> {
         }
         self.device.iter().for_each(|device| _ = command.args(["--device", device]));
         command.arg("--run-dir").arg(&run);
+        job.until.iter().for_each(|step| _ = command.args(["--steps", &step.to_string()]));
         if holds_run(&run) {
             command.arg("--resume");
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(file);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         let mut child = command.spawn().map_err(SweepError::io("start", self.program))?;
-        let mut input = child.stdin.take();
+        let (mut input, output) = (child.stdin.take(), child.stdout.take());
         let status = loop {
             let ended = child.try_wait().map_err(SweepError::io("wait for", self.program))?;
             if let Some(status) = ended {
@@ -84,12 +86,12 @@ impl Launcher<'_> {
         trial.steps = steps;
         trial.reason = reason(&log);
         trial.state = match status.code() {
-            Some(0) => State::Done,
+            Some(0) => ended(output),
             Some(2) => State::Invalid,
             Some(4) => State::Impossible,
             _ => State::Failed,
         };
-        if trial.state == State::Done {
+        if !trial.state.is_wrong() {
             trial.value = value.filter(|value| value.is_finite());
             trial.reason = None;
             if trial.value.is_none() {
@@ -103,6 +105,16 @@ impl Launcher<'_> {
         }
         Ok(trial)
     }
+}
+
+/// Whether a run came to its end or only to the step that was asked for, from its result.
+fn ended(output: Option<ChildStdout>) -> State {
+    let mut text = String::new();
+    output.map(|mut output| output.read_to_string(&mut text));
+    let result: Json = serde_json::from_str(&text).unwrap_or_default();
+    let early = result["early_stop"] == Json::Bool(true);
+    let short = result["step"].as_u64() < result["total_steps"].as_u64();
+    if short && !early { State::Stopped } else { State::Done }
 }
 
 /// Steps, the last value of the metric, and the names of all metrics, from `metrics.jsonl`.

@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod model_io;
 pub mod optimizer;
 pub mod progress;
+pub mod records;
 pub mod rules;
 pub mod run;
 pub mod run_dir;

@@ -436,6 +436,9 @@ impl Trainer<'_> {
     /// Evaluates the validation set; tells whether it is the best so far and whether to stop.
     /// Where it does not count, the run would not have evaluated but for a limit of steps.
     fn evaluate(&mut self, step: u64, counts: bool) -> Result<(Metrics, bool, bool), TrainError> {
+        if let Some(folder) = self.folder.as_mut().filter(|folder| folder.wants_weights()) {
+            folder.weights(step, &model_io::read_model(self.executor.as_mut(), self.compiled)?)?;
+        }
         let Some(valid) = self.valid.clone() else { return Ok((Vec::new(), false, false)) };
         let terms = self.config.loss.terms(&self.config.metrics);
         let (compiled, roles) = (self.compiled, &self.compiled.plan.roles);

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::checkpoint::{self, CheckpointError};
+use super::checkpoint::{self, CheckpointError, NamedTensor};
+use super::records::Sink;
 use crate::config::types::Precision;
 use crate::device::DeviceInfo;
 use crate::ops::Target;
@@ -89,12 +90,14 @@ impl RunInfo {
 pub struct RunDir {
     path: PathBuf,
     metrics: BufWriter<File>,
+    sinks: Vec<Box<dyn Sink>>,
     /// Held while this process trains; the system lets go of it however the process ends.
     _lock: File,
 }
 
 const CONFIG: &str = "config.yaml";
 const INFO: &str = "run.json";
+const PLAN: &str = "plan.json";
 const METRICS: &str = "metrics.jsonl";
 const LOCK: &str = ".lock";
 
@@ -192,7 +195,7 @@ impl RunDir {
         self.flush()?;
         cut_metrics(&self.path, step)?;
         self.metrics = metrics(&self.path)?;
-        Ok(())
+        self.each_sink(|sink| sink.rewound(step))
     }
 
     /// Makes the checkpoint of `step` the newest of a run that no process trains in: later ones are
@@ -218,7 +221,8 @@ impl RunDir {
     }
 
     fn open(path: &Path, lock: File) -> Result<Self, CheckpointError> {
-        Ok(RunDir { path: path.to_owned(), metrics: metrics(path)?, _lock: lock })
+        let (path, metrics) = (path.to_owned(), metrics(path)?);
+        Ok(RunDir { path, metrics, sinks: Vec::new(), _lock: lock })
     }
 
     /// Its run.json.
@@ -241,9 +245,54 @@ impl RunDir {
         fs::read_to_string(&file).map_err(CheckpointError::io("read", &file))
     }
 
+    /// Writes plan.json: what was planned for the run.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn write_plan(&self, plan: &Json) -> Result<(), CheckpointError> {
+        write_whole(&self.path, PLAN, plan.to_string().as_bytes())
+    }
+
+    /// What was planned for a run.
+    ///
+    /// # Errors
+    /// When it cannot be read; runs of earlier versions have none.
+    pub fn plan(path: &Path) -> Result<Json, CheckpointError> {
+        let file = path.join(PLAN);
+        let text = fs::read(&file).map_err(CheckpointError::io("read", &file))?;
+        serde_json::from_slice(&text)
+            .map_err(|e| CheckpointError::Damaged { path: file, reason: e.to_string() })
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Hands what is recorded from now on to `sink` too.
+    pub fn attach(&mut self, sink: Box<dyn Sink>) {
+        self.sinks.push(sink);
+    }
+
+    fn each_sink(
+        &mut self,
+        mut hand: impl FnMut(&mut dyn Sink) -> std::io::Result<()>,
+    ) -> Result<(), CheckpointError> {
+        let handed = self.sinks.iter_mut().try_for_each(|sink| hand(sink.as_mut()));
+        handed.map_err(CheckpointError::io("write the records of", &self.path))
+    }
+
+    /// Whether a sink wants the parameters at validations.
+    pub fn wants_weights(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.wants_weights())
+    }
+
+    /// The parameters after `step`, for the sinks.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn weights(&mut self, step: u64, tensors: &[NamedTensor]) -> Result<(), CheckpointError> {
+        self.each_sink(|sink| sink.weights(step, tensors))
     }
 
     /// Appends one line to metrics.jsonl.
@@ -254,7 +303,8 @@ impl RunDir {
         let text = format!("{line}\n");
         self.metrics
             .write_all(text.as_bytes())
-            .map_err(CheckpointError::io("write", self.path.join(METRICS)))
+            .map_err(CheckpointError::io("write", self.path.join(METRICS)))?;
+        self.each_sink(|sink| sink.record(line))
     }
 }
 
@@ -264,7 +314,8 @@ impl RunDir {
     /// # Errors
     /// When the disk refuses.
     pub fn flush(&mut self) -> Result<(), CheckpointError> {
-        self.metrics.flush().map_err(CheckpointError::io("write", self.path.join(METRICS)))
+        self.metrics.flush().map_err(CheckpointError::io("write", self.path.join(METRICS)))?;
+        self.each_sink(|sink| sink.flush())
     }
 }
 

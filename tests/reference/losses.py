@@ -201,6 +201,16 @@ for index, (loss, function) in enumerate(sums):
     case(f"sum_classes_{index}", loss, function, normal(11, 5), classes(5, 11))
 case("sum_numbers", "{a: {loss: mse, weight: 0.5}, b: {loss: l1, weight: 3}}\npenalties: [{layer: b, l2: 0.7}]", lambda x, y: 0.5 * F.mse_loss(x, y) + 3 * F.l1_loss(x, y) + penalty(x, 0, 0.7), normal(7, 3, 5, 2), normal(7, 3, 5, 2))
 
+def hinge(x, y, margin=1.0, p=1):
+    # torchmetrics' and Keras' hinge loss, of signs.
+    return ((margin - x * y).clamp(min=0) ** p).mean()
+
+
+case("hinge", "hinge", hinge, normal(7, 3), signs(7, 3))
+case("hinge_square", "{hinge: {p: 2, margin: 0.5}}", lambda x, y: hinge(x, y, 0.5, 2), normal(13, 1), signs(13, 1))
+case("hinge_class", "hinge", lambda x, y: hinge(x.squeeze(1), y.double() * 2 - 1), normal(11, 1), classes(2, 11))
+case("hinge_classes", "{hinge: {p: 2, margin: 0.7}}", lambda x, y: MM(x, y, p=2, margin=0.7), normal(13, 5), classes(5, 13))
+
 path = Path(__file__).with_name("losses.safetensors")
 save_file(TENSORS, path, {"cases": json.dumps(CASES)})
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

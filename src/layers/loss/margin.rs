@@ -1,10 +1,29 @@
-//! `multi_margin` and `hinge_embedding`: hinges.
+//! `hinge`, `multi_margin` and `hinge_embedding`.
 
 use super::{Criterion, LossCx, Rows, positive};
-use crate::config::loss::{HingeEmbedding, MultiMargin};
+use crate::config::loss::{Hinge, HingeEmbedding, MultiMargin};
+use crate::graph::{DType, ValueId};
 use crate::layers::LayerError;
 use crate::ops::map::{self, Binary, Code, Reg};
 use crate::ops::reduce;
+
+impl Criterion for Hinge {
+    fn build(&self, cx: &mut LossCx<'_>) -> Result<Rows, LayerError> {
+        let (p, margin) = (self.p, self.margin);
+        let several = cx.graph.shape(cx.output).elements() > cx.graph.shape(cx.target).elements();
+        if cx.dtype() == DType::I32 && several {
+            return MultiMargin { p, margin, weight: None }.build(cx);
+        }
+        let (x, y) = signed(cx)?;
+        let loss = cx.pairwise(x, y, |code, x, y| {
+            let (margin, side) = (code.constant(margin as f32), code.mul(x, y));
+            let short = code.sub(margin, side);
+            let short = positive(code, short);
+            if p == 2 { code.mul(short, short) } else { short }
+        })?;
+        cx.mean(loss)
+    }
+}
 
 impl Criterion for MultiMargin {
     fn build(&self, cx: &mut LossCx<'_>) -> Result<Rows, LayerError> {
@@ -45,15 +64,19 @@ pub(super) fn by_sign(code: &mut Code, y: Reg, like: Reg, unlike: Reg) -> Reg {
     code.add(like, unlike)
 }
 
+/// The output beside signs, both as `[batch, numbers]`.
+fn signed(cx: &mut LossCx<'_>) -> Result<(ValueId, ValueId), LayerError> {
+    let each = cx.graph.shape(cx.output).elements() / cx.batch();
+    if each > 1 {
+        return cx.numbers();
+    }
+    let y = cx.signs()?;
+    Ok((cx.graph.reshape(cx.output, [cx.batch(), 1])?, y))
+}
+
 impl Criterion for HingeEmbedding {
     fn build(&self, cx: &mut LossCx<'_>) -> Result<Rows, LayerError> {
-        let each = cx.graph.shape(cx.output).elements() / cx.batch();
-        let (x, y) = if each == 1 {
-            let y = cx.signs()?;
-            (cx.graph.reshape(cx.output, [cx.batch(), 1])?, y)
-        } else {
-            cx.numbers()?
-        };
+        let (x, y) = signed(cx)?;
         let loss = cx.pairwise(x, y, |code, x, y| {
             let margin = code.constant(self.margin as f32);
             let short = code.sub(margin, x);

@@ -81,6 +81,7 @@ losses! {
     KlDiv,
     GaussianNll,
     PoissonNll,
+    Hinge,
     MultiMargin,
     HingeEmbedding,
     CosineEmbedding,

@@ -178,7 +178,8 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    pub(super) fn io(
+    /// What the system refused, as this error.
+    pub fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(std::io::Error) -> Self {

@@ -34,6 +34,14 @@ for case, options, shape in (
     family.layer(f"avg_pool2d_{case}", "avg_pool2d", options, nn.AvgPool2d(**options), distinct(*shape))
     bare = options | {"count_include_pad": False}
     family.layer(f"avg_pool2d_{case}_bare", "avg_pool2d", bare, nn.AvgPool2d(**bare), distinct(*shape))
+for case, options, shape in (
+    ("dilated", {"kernel_size": 3, "dilation": 2}, (2, 3, 9, 8)),
+    ("dilated_mixed", {"kernel_size": [2, 3], "stride": [2, 1], "padding": [1, 1], "dilation": [3, 2]}, (1, 2, 8, 7)),
+    ("dilated_ceil", {"kernel_size": 2, "stride": 3, "dilation": 3, "ceil_mode": True}, (1, 2, 9, 12)),
+):
+    family.layer(f"max_pool2d_{case}", "max_pool2d", options, nn.MaxPool2d(**options), distinct(*shape))
+options = {"kernel_size": 3, "stride": 1, "padding": 1, "dilation": 4}
+family.layer("max_pool1d_dilated", "max_pool1d", options, nn.MaxPool1d(**options), distinct(2, 3, 13))
 for p in (1, 2, 3, 4):
     options = {"norm_type": p, "kernel_size": 3, "stride": 2}
     family.layer(f"lp_pool2d_{p}", "lp_pool2d", options, nn.LPPool2d(**options), positive(2, 3, 8, 7))

@@ -114,4 +114,15 @@ def forms():
 
 for group in (pads, sizes, tokens, forms):
     group()
+
+
+def pairs(x, offset):
+    rows, columns = torch.tril_indices(x.shape[1], x.shape[1], offset)
+    return torch.bmm(x, x.transpose(1, 2))[:, rows, columns]
+
+
+for name, shape in (("", (3, 5, 7)), ("_two", (2, 2, 1)), ("_many", (2, 27, 16))):
+    family.layer(f"dot_interaction{name}", "dot_interaction", {}, lambda x: pairs(x, -1), [shape])
+own = {"self_interaction": True}
+family.layer("dot_interaction_self", "dot_interaction", own, lambda x: pairs(x, 0), [(3, 4, 5)])
 family.write()
