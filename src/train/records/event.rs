@@ -113,7 +113,7 @@ pub fn text(tag: &str, content: &str) -> Message {
     Message::default().bytes(1, tag.as_bytes()).message(8, &tensor).message(9, &metadata)
 }
 
-/// The distribution of the finite values of a tensor over [`limits`] of buckets.
+/// The distribution of the finite values of a tensor over `limits` of buckets.
 pub fn histogram(tag: &str, values: &[f32]) -> Message {
     let limits = limits();
     let mut counts = vec![0.0; limits.len()];
